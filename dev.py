@@ -216,7 +216,7 @@ def _stages(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
         ("ruff check", [str(BIN / "ruff"), "check", "."]),
         ("ruff format", [str(BIN / "ruff"), "format", "--check", "."]),
         ("mypy", [str(BIN / "mypy")]),
-        ("import-linter", [str(BIN / "lint-imports"), "--no-cache"]),
+        ("import-linter", [str(BIN / "lint-imports"), "--no-logo", "--no-cache"]),
         ("pytest", [str(BIN / "pytest"), "-n", "auto", *arguments]),
     ]
 
