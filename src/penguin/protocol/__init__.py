@@ -1,0 +1,1 @@
+"""The OmniMessage protocol: pure data, no input or output."""
