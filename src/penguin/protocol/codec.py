@@ -64,11 +64,11 @@ _DECISION_WORDS = frozenset({"allow", "deny"})
 
 
 def encode(message: Message) -> bytes:
-    """The message as one line of UTF-8 JSON, without the newline (P12).
+    r"""The message as one line of UTF-8 JSON, without the newline (P12).
 
     Example::
 
-        file.write(encode(user_text("hi")) + b"\\n")
+        file.write(encode(user_text("hi")) + b"\n")
     """
     return message.line
 

@@ -1,0 +1,161 @@
+"""Data that knows how to merge with the next piece of itself.
+
+``merge`` joins two adjacent deltas of one segment (for readers that lag); ``PartialAggregator``
+turns a stream of partials into complete messages (for clients that joined late or lost one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from penguin.protocol.builders import assistant_text, thinking, tool_call, tool_call_output
+from penguin.protocol.messages import (
+    Message,
+    OmniMessage,
+    PartialModelPayload,
+    PartialText,
+    PartialThinking,
+    PartialToolCall,
+    PartialToolCallOutput,
+    StopReason,
+)
+
+SegmentKey: TypeAlias = tuple[tuple[str, ...], str, str]
+"""Origin chain, kind of segment, and the tool call id for tool segments."""
+
+
+def segment_key(message: Message) -> SegmentKey | None:
+    """Which segment a partial belongs to; ``None`` for anything else."""
+    origin = tuple(message.origin or ())
+    match message.payload:
+        case PartialText():
+            return origin, "text", ""
+        case PartialThinking():
+            return origin, "thinking", ""
+        case PartialToolCall(tool_call_id=call_id):
+            return origin, "tool_call", call_id
+        case PartialToolCallOutput(tool_call_id=call_id):
+            return origin, "tool_call_output", call_id
+        case _:
+            return None
+
+
+def merge(first: Message, second: Message) -> Message | None:
+    """One delta that says what the two said, or ``None`` when they do not belong together.
+
+    Example::
+
+        merge(partial_text("delta", "Hel"), partial_text("delta", "lo"))  # a delta "Hello"
+    """
+    if first.origin != second.origin:
+        return None
+    match first.payload, second.payload:
+        case PartialText(event_type="delta") as one, PartialText(event_type="delta") as two:
+            payload: PartialModelPayload = msgspec.structs.replace(one, text=one.text + two.text)
+        case PartialThinking(event_type="delta") as one, PartialThinking(event_type="delta") as two:
+            payload = msgspec.structs.replace(one, thinking=one.thinking + two.thinking)
+        case PartialToolCall(event_type="delta") as one, PartialToolCall(event_type="delta") as two if (
+            one.tool_call_id == two.tool_call_id
+        ):
+            payload = msgspec.structs.replace(one, arguments=one.arguments + two.arguments)
+        case PartialToolCallOutput(event_type="delta") as one, PartialToolCallOutput(event_type="delta") as two if (
+            one.tool_call_id == two.tool_call_id and not one.images and not two.images
+        ):
+            payload = msgspec.structs.replace(one, output=one.output + two.output)
+        case _:
+            return None
+    return OmniMessage(first.timestamp, first.type, payload, first.origin)
+
+
+@dataclass(slots=True)
+class _Segment:
+    first: Message
+    parts: list[str] = field(default_factory=list)
+    images: list[str] | None = None
+    name: str = ""
+
+
+class PartialAggregator:
+    """Collects partials by segment.
+
+    Feeding it any part of any stream never raises: a segment whose ``start`` was missed begins with
+    its first fragment, a ``start`` on an open segment begins it anew.
+
+    Example::
+
+        aggregator = PartialAggregator()
+        for message in stream:
+            complete = aggregator.add(message)   # the message, when this fragment closed a segment
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[SegmentKey, _Segment] = {}
+
+    def add(self, message: Message) -> Message | None:
+        """Take one message; returns the complete message when it closes a segment."""
+        key = segment_key(message)
+        if key is None:
+            return None
+        payload = message.payload
+        assert isinstance(payload, PartialText | PartialThinking | PartialToolCall | PartialToolCallOutput)
+        if payload.event_type == "start" or key not in self._open:
+            self._open[key] = _Segment(message)
+        segment = self._open[key]
+        self._append(segment, payload)
+        if payload.event_type != "stop":
+            return None
+        del self._open[key]
+        return _complete(segment, payload.stop_reason)
+
+    def fragments(self) -> list[Message]:
+        """One accumulated delta for each open segment, in opening order."""
+        return [_accumulated(segment) for segment in self._open.values()]
+
+    @staticmethod
+    def _append(segment: _Segment, payload: PartialModelPayload) -> None:
+        match payload:
+            case PartialText(text=text) | PartialThinking(thinking=text):
+                segment.parts.append(text)
+            case PartialToolCall(arguments=text, name=name):
+                segment.parts.append(text)
+                segment.name = segment.name or name
+            case PartialToolCallOutput(output=text, images=images):
+                segment.parts.append(text)
+                segment.images = images or segment.images
+
+
+def _complete(segment: _Segment, stop_reason: StopReason | None) -> Message:
+    content = "".join(segment.parts)
+    complete: Message
+    match segment.first.payload:
+        case PartialText():
+            complete = assistant_text(content, stop_reason=stop_reason)
+        case PartialThinking():
+            complete = thinking(content, stop_reason=stop_reason)
+        case PartialToolCall(tool_call_id=call_id):
+            complete = tool_call(segment.name, content, call_id, stop_reason=stop_reason)
+        case PartialToolCallOutput(tool_call_id=call_id):
+            complete = tool_call_output(content, call_id, images=segment.images, stop_reason=stop_reason)
+        case _:  # pragma: no cover - segments are opened by partials only
+            raise AssertionError(segment.first)
+    return msgspec.structs.replace(complete, origin=segment.first.origin)
+
+
+def _accumulated(segment: _Segment) -> Message:
+    content = "".join(segment.parts)
+    first = segment.first
+    match first.payload:
+        case PartialText() as payload:
+            delta: PartialModelPayload = msgspec.structs.replace(payload, event_type="delta", text=content)
+        case PartialThinking() as payload:
+            delta = msgspec.structs.replace(payload, event_type="delta", thinking=content)
+        case PartialToolCall() as payload:
+            delta = msgspec.structs.replace(payload, event_type="delta", arguments=content, name=segment.name)
+        case PartialToolCallOutput() as payload:
+            delta = msgspec.structs.replace(payload, event_type="delta", output=content, images=segment.images)
+        case _:  # pragma: no cover - segments are opened by partials only
+            raise AssertionError(first)
+    return OmniMessage(first.timestamp, first.type, delta, first.origin)
