@@ -217,7 +217,7 @@ def _stages(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
         ("ruff format", [str(BIN / "ruff"), "format", "--check", "."]),
         ("mypy", [str(BIN / "mypy")]),
         ("import-linter", [str(BIN / "lint-imports"), "--no-logo", "--no-cache"]),
-        ("pytest", [str(BIN / "pytest"), "-n", "auto", "--dist", "loadgroup", *arguments]),
+        ("pytest", [str(BIN / "pytest"), "-n", "auto", *arguments]),
     ]
 
 

@@ -19,9 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 UV = Path(sys.executable).parent / "uv"
 
-# One worker, so that the distributions are built once.
-pytestmark = pytest.mark.xdist_group("packaging")
-
 
 class Distributions(NamedTuple):
     wheel: Path
