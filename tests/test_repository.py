@@ -172,6 +172,7 @@ VIOLATIONS = {
     "penguin/session/x.py": ("import click", "Only cli"),
     "penguin/environment/x.py": ("import mcp", "Only environment.mcp"),
     "penguin/cli/x.py": ("import fastapi", "Only server"),
+    "penguin/cli/y.py": ("import penguin.engine", "The command line"),
     "penguin/agent/y.py": ("import penguin.testing", "The fakes stay out"),
 }
 
