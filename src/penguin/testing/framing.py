@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from penguin.protocol.events import RequestEnd, StopReason
+from penguin.protocol.events import CompactionBegin, CompactionEnd, RequestEnd, StopReason
 from penguin.protocol.messages import (
     Message,
     PartialModelPayload,
@@ -59,7 +59,9 @@ class StreamChecker:
 
     A segment is ``start``, deltas, ``stop``, and its complete message comes right after the stop with
     no other message of the same producer between; the deltas add up to the complete content, the stop
-    reasons agree, and at the end nothing is open. Sessions and child sessions may be mixed.
+    reasons agree, and at the end nothing is open. Sessions and child sessions may be mixed. Between
+    ``compaction_begin`` and ``compaction_end`` only the fragments of the summary are streamed (E21), so
+    there a text needs no complete message.
 
     `observe` never raises, so it can stand wherever an ``emit`` is expected; `finish` raises.
 
@@ -80,6 +82,7 @@ class StreamChecker:
         self._streamed_only = streamed_only
         self._open: dict[_Key, _Segment] = {}
         self._due: dict[tuple[tuple[str, ...], str], _Key] = {}
+        self._compacting: set[tuple[str, ...]] = set()
 
     @property
     def open_segments(self) -> list[str]:
@@ -97,6 +100,10 @@ class StreamChecker:
                 self._observe_complete(_key_of_complete(origin, complete), complete)
             case TokenUsage() | RequestEnd():
                 self._expect_model_is_silent(origin, message.payload)
+            case CompactionBegin():
+                self._compacting.add(origin)
+            case CompactionEnd():
+                self._compacting.discard(origin)
             case _:
                 pass
 
@@ -157,6 +164,9 @@ class StreamChecker:
             return
         if _content(partial):
             self._complain(f"{key} has content in its stop")
+        if key.kind == "text" and key.origin in self._compacting:
+            del self._open[key]
+            return
         segment.stopped = True
         segment.stop_reason = partial.stop_reason or "completed"
         self._due[key.producer] = key
