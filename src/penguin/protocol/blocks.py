@@ -31,11 +31,11 @@ NO_OUTPUT: Final = "[no output]"
 
 
 def block(tag: BlockTag, body: str) -> str:
-    """Wrap ``body`` so that nothing in it can end the block early.
+    r"""Wrap ``body`` so that nothing in it can end the block early.
 
     Example::
 
-        block("user_steering", "faster, please")  # "[user_steering]\\nfaster, please\\n[/user_steering]"
+        block("user_steering", "faster, please")  # "[user_steering]\nfaster, please\n[/user_steering]"
     """
     return f"[{tag}]\n{_guarded(tag, body)}\n[/{tag}]"
 

@@ -330,6 +330,11 @@ def is_model_message(message: Message) -> TypeGuard[OmniMessage[ModelPayload]]:
     return isinstance(message.payload, _COMPLETE + _PARTIAL)
 
 
+def is_tool_call(message: Message) -> TypeGuard[OmniMessage[ToolCall]]:
+    """Whether the message is a complete tool call."""
+    return isinstance(message.payload, ToolCall)
+
+
 def is_event_message(message: Message) -> TypeGuard[OmniMessage[EventPayload]]:
     """Whether the message is an event beside the context."""
     return isinstance(message.payload, _EVENT)

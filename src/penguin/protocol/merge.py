@@ -11,7 +11,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from penguin.protocol.builders import assistant_text, thinking, tool_call, tool_call_output
+from penguin.protocol.builders import (
+    assistant_text,
+    partial_text,
+    partial_thinking,
+    partial_tool_call,
+    partial_tool_call_output,
+    thinking,
+    tool_call,
+    tool_call_output,
+)
 from penguin.protocol.messages import (
     Message,
     OmniMessage,
@@ -70,6 +79,9 @@ def merge(first: Message, second: Message) -> Message | None:
     return OmniMessage(first.timestamp, first.type, payload, first.origin)
 
 
+_PARTIALS = (PartialText, PartialThinking, PartialToolCall, PartialToolCallOutput)
+
+
 @dataclass(slots=True)
 class _Segment:
     first: Message
@@ -100,7 +112,7 @@ class PartialAggregator:
         if key is None:
             return None
         payload = message.payload
-        assert isinstance(payload, PartialText | PartialThinking | PartialToolCall | PartialToolCallOutput)
+
         if payload.event_type == "start" or key not in self._open:
             self._open[key] = _Segment(message)
         segment = self._open[key]
@@ -113,6 +125,14 @@ class PartialAggregator:
     def fragments(self) -> list[Message]:
         """One accumulated delta for each open segment, in opening order."""
         return [_accumulated(segment) for segment in self._open.values()]
+
+    def close(self, stop_reason: StopReason) -> list[Message]:
+        """End every open segment: its ``stop`` and the complete message, in opening order."""
+        closing: list[Message] = []
+        for segment in self._open.values():
+            closing += [_stop(segment, stop_reason), _complete(segment, stop_reason)]
+        self._open.clear()
+        return closing
 
     @staticmethod
     def _append(segment: _Segment, payload: PartialModelPayload) -> None:
@@ -142,6 +162,23 @@ def _complete(segment: _Segment, stop_reason: StopReason | None) -> Message:
         case _:  # pragma: no cover - segments are opened by partials only
             raise AssertionError(segment.first)
     return msgspec.structs.replace(complete, origin=segment.first.origin)
+
+
+def _stop(segment: _Segment, stop_reason: StopReason) -> Message:
+    first = segment.first
+    origin_less: Message
+    match first.payload:
+        case PartialText():
+            origin_less = partial_text("stop", stop_reason=stop_reason)
+        case PartialThinking():
+            origin_less = partial_thinking("stop", stop_reason=stop_reason)
+        case PartialToolCall(tool_call_id=call_id):
+            origin_less = partial_tool_call("stop", call_id, stop_reason=stop_reason)
+        case PartialToolCallOutput(tool_call_id=call_id):
+            origin_less = partial_tool_call_output("stop", call_id, stop_reason=stop_reason)
+        case _:  # pragma: no cover - segments are opened by partials only
+            raise AssertionError(first)
+    return msgspec.structs.replace(origin_less, origin=first.origin)
 
 
 def _accumulated(segment: _Segment) -> Message:

@@ -1,0 +1,1 @@
+"""The engine: one session's loop over model, tools and the human's approval."""

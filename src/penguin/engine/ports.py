@@ -1,0 +1,49 @@
+"""What the engine needs from below and does not define elsewhere: the trace."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penguin.protocol.messages import Message
+
+
+class TracePort(Protocol):
+    """Where records go. Writing is synchronous because it must work after a scope was cancelled."""
+
+    def append(self, message: Message) -> None:
+        """Write one record; never raises: disk trouble shows in ``error``."""
+        ...
+
+    def open_new_file(self) -> None:
+        """The next record opens the file of a new context."""
+        ...
+
+    async def sync(self) -> None:
+        """Make what was written survive a power cut."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """The present disk trouble in words for people, ``None`` when everything is written."""
+        ...
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether more records wait for the disk than may be kept in memory."""
+        ...
+
+
+class NoTrace:
+    """A trace port that keeps nothing, for sessions without a data root."""
+
+    error: str | None = None
+    overflowed = False
+
+    def append(self, message: Message) -> None:
+        """Forget the record."""
+
+    def open_new_file(self) -> None:
+        """Nothing to open."""
+
+    async def sync(self) -> None:
+        """Nothing to make durable."""

@@ -1,0 +1,39 @@
+"""The one place where a message goes out: to the stream, the trace and the ledger."""
+
+from __future__ import annotations
+
+from penguin.engine.ledger import Ledger
+from penguin.engine.ports import TracePort
+from penguin.protocol.builders import is_partial
+from penguin.protocol.interfaces import Emit
+from penguin.protocol.messages import Message
+
+
+class Recorder:
+    """Keeps stream, trace and ledger in step because each message passes all of them at once.
+
+    Everything here is synchronous: after a scope was cancelled every ``await`` raises again, and
+    just then segments must be closed and the abort be recorded.
+    """
+
+    def __init__(self, feed: Emit, trace: TracePort, ledger: Ledger) -> None:
+        self._feed = feed
+        self._trace = trace
+        self.ledger = ledger
+
+    def emit(self, message: Message) -> None:
+        """To stream and trace; fragments and messages of children go to the stream only (T2)."""
+        if message.origin or is_partial(message):
+            self._feed(message)
+            return
+        self.record(message)
+        self._feed(message)
+
+    def record(self, message: Message) -> None:
+        """To the trace only."""
+        self._trace.append(message)
+        self.ledger.observe(message)
+
+    def forward(self, message: Message) -> None:
+        """To the stream only."""
+        self._feed(message)

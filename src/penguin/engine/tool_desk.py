@@ -1,0 +1,207 @@
+"""The desk for one attempt's tool calls: approve in order, run together, answer each once (E3 to E5)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from penguin.engine.carry_over import DENIED_BY_USER
+from penguin.engine.recorder import Recorder
+from penguin.protocol.blocks import ABORTED_BY_USER, interrupted, tool_error
+from penguin.protocol.builders import approval_decision, partial_tool_call_output, tool_call_output
+from penguin.protocol.events import Decision
+from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, ToolExecutionRequest
+from penguin.protocol.messages import (
+    Message,
+    OmniMessage,
+    PartialToolCallOutput,
+    StopReason,
+    Subagent,
+    ToolCall,
+    ToolCallOutput,
+)
+
+_log = logging.getLogger("penguin.engine")
+
+_BROKEN_CONTRACT: Final = "the tool ended without an output"
+
+
+class ToolDesk:
+    """Takes complete calls while the model still streams.
+
+    Calls go from the listener to the desk through a memory stream, so that a human who thinks for ten
+    minutes holds neither the provider's socket nor its idle clock.
+    """
+
+    def __init__(
+        self, environment: EnvironmentInterface, recorder: Recorder, approve: ApproveFn | None, tasks: TaskGroup
+    ) -> None:
+        self._environment = environment
+        self._recorder = recorder
+        self._approve = approve
+        self._tasks = tasks
+        self._asking = anyio.CancelScope()
+        self._incoming, self._waiting = anyio.create_memory_object_stream[Answer](math.inf)
+        self.answers: list[Answer] = []
+        tasks.start_soon(self._attend)
+
+    def submit(self, call: OmniMessage[ToolCall]) -> None:
+        """Queue a complete call, in call order."""
+        answer = Answer(call, self._recorder)
+        self.answers.append(answer)
+        self._incoming.send_nowait(answer)
+
+    def close(self) -> None:
+        """No more calls will come; what is queued is still decided."""
+        self._incoming.close()
+
+    def drop_undecided(self) -> None:
+        """The attempt failed: pending approvals are cancelled and nothing is recorded of them (E13)."""
+        self._asking.cancel()
+        self._incoming.close()
+
+    def answer_interrupted(self, *, committed: bool) -> None:
+        """Answer what the interruption left open: every committed call, else each one that was allowed."""
+        for answer in self.answers:
+            if committed or answer.decision == "allow":
+                answer.interrupt()
+
+    # --- one call after the other -------------------------------------------------------------------
+
+    async def _attend(self) -> None:
+        with self._asking, self._waiting:
+            async for answer in self._waiting:
+                await self._take(answer)
+
+    async def _take(self, answer: Answer) -> None:
+        problem = arguments_problem(answer.call.payload)
+        if problem is not None:
+            answer.give(problem, "failed")
+            return
+        answer.decision = await self._decision(answer.call)
+        self._recorder.emit(approval_decision(answer.decision, answer.call.payload.tool_call_id))
+        if answer.decision == "deny":
+            answer.give(DENIED_BY_USER, "aborted")
+        else:
+            self._tasks.start_soon(self._run, answer)
+
+    async def _decision(self, call: OmniMessage[ToolCall]) -> Decision:
+        if self._approve is None:
+            return "deny"
+        try:
+            verdict = await self._approve(call)
+        except Exception:  # noqa: BLE001 - a callback of the host: raising means deny
+            _log.exception("the approval callback failed for %s; the call is denied", call.payload.name)
+            return "deny"
+        return "allow" if verdict == "allow" else "deny"
+
+    async def _run(self, answer: Answer) -> None:
+        try:
+            await self._environment.execute_tool(ToolExecutionRequest(answer.call, self._approve), answer.emit)
+        except Exception as error:  # noqa: BLE001 - an environment is a plug-in: its faults become an output
+            _log.exception("the environment raised while running %s", answer.call.payload.name)
+            answer.give(tool_error(str(error) or type(error).__name__), "failed")
+        except BaseException:
+            # Cancelled: every further await would raise again, and closing needs none.
+            answer.interrupt()
+            raise
+        answer.give(tool_error(_BROKEN_CONTRACT), "failed")
+
+
+class Answer:
+    """Exactly one complete output for one call, whatever its environment does.
+
+    ``give`` and ``interrupt`` do nothing once the output was given.
+    """
+
+    def __init__(self, call: OmniMessage[ToolCall], recorder: Recorder) -> None:
+        self.call = call
+        self.decision: Decision | None = None
+        self._recorder = recorder
+        self._given = False
+        self._open = False
+        self._said: list[str] = []
+
+    def emit(self, message: Message) -> None:
+        """What the environment calls: fragments, messages of children, then the complete output."""
+        if message.origin:
+            self._recorder.forward(message)
+            return
+        match message.payload:
+            case Subagent():
+                self._recorder.record(message)
+            case PartialToolCallOutput(tool_call_id=call_id) if call_id == self._id and not self._given:
+                self._track(message.payload)
+                self._recorder.forward(message)
+            case ToolCallOutput(tool_call_id=call_id) if call_id == self._id and not self._given:
+                self._given = True
+                self._recorder.emit(message)
+            case _:
+                _log.warning("dropped a stray %s of tool call %s", type(message.payload).__name__, self._id)
+
+    def give(self, text: str, stop_reason: StopReason) -> None:
+        """Answer with ``text`` after whatever was already said."""
+        if self._given:
+            return
+        self._given = True
+        if self._open:
+            self._close_with(text, stop_reason)
+        else:
+            self._recorder.emit(tool_call_output(text, self._id, stop_reason=stop_reason))
+
+    def interrupt(self) -> None:
+        """The user stopped the task while this call was running or waiting."""
+        self.give(interrupted(ABORTED_BY_USER), "aborted")
+
+    @property
+    def _id(self) -> str:
+        return self.call.payload.tool_call_id
+
+    def _track(self, fragment: PartialToolCallOutput) -> None:
+        self._open = fragment.event_type != "stop"
+        self._said.append(fragment.output)
+
+    def _close_with(self, text: str, stop_reason: StopReason) -> None:
+        so_far = "".join(self._said)
+        addition = f"\n{text}" if so_far and not so_far.endswith("\n") else text
+        self._recorder.forward(partial_tool_call_output("delta", self._id, addition))
+        self._recorder.forward(partial_tool_call_output("stop", self._id, stop_reason=stop_reason))
+        self._recorder.emit(tool_call_output(so_far + addition, self._id, stop_reason=stop_reason))
+
+
+def arguments_problem(call: ToolCall) -> str | None:
+    """Why the arguments cannot be executed, quoting the parser, or ``None`` (L10)."""
+    if not call.arguments.strip():
+        return None
+    try:
+        value = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return tool_error(
+            f"the arguments of {call.name} are not valid JSON ({error}). Nothing was run. Send the call again with"
+            f" one JSON object as arguments. Received: {_clipped(call.arguments)}"
+        )
+    if not isinstance(value, dict):
+        return tool_error(
+            f"the arguments of {call.name} must be one JSON object, not {_kind(value)}. Nothing was run."
+            f" Received: {_clipped(call.arguments)}"
+        )
+    return None
+
+
+def _clipped(text: str, limit: int = 300) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+ToolDeskFactory = Callable[[TaskGroup], ToolDesk]
+"""Opens a desk whose tools run in the given task group."""

@@ -1,0 +1,177 @@
+"""One turn: a model request with its retries, and the tool calls it asked for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import anyio
+import msgspec
+
+from penguin.engine.recorder import Recorder
+from penguin.engine.retry import RetryLadder, Rung
+from penguin.engine.tool_desk import ToolDesk, ToolDeskFactory
+from penguin.protocol.builders import is_tool_call, request_begin, request_end
+from penguin.protocol.events import ErrorDetail, add_token_counts
+from penguin.protocol.interfaces import GenerateRequest, LLMInterface, LLMOutcome, ModelError
+from penguin.protocol.merge import PartialAggregator
+from penguin.protocol.messages import (
+    Message,
+    PartialText,
+    PartialThinking,
+    PartialToolCall,
+    StopReason,
+    Text,
+    ThinkingLevel,
+    TokenUsage,
+    ToolCall,
+)
+
+_log = logging.getLogger("penguin.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """What a turn needs besides its parts."""
+
+    thinking_level: ThinkingLevel | None = None
+
+
+class Turn:
+    """Runs attempts until one commits or the ladder ends.
+
+    Attributes:
+        outcome: how the last attempt ended; ``None`` before that.
+        text: the assistant's words of the last attempt.
+        open: whether a request is begun and not ended.
+    """
+
+    def __init__(
+        self,
+        model: LLMInterface,
+        recorder: Recorder,
+        open_desk: ToolDeskFactory,
+        ladder: RetryLadder,
+        settings: TurnSettings,
+    ) -> None:
+        self._model = model
+        self._recorder = recorder
+        self._open_desk = open_desk
+        self._ladder = ladder
+        self._settings = settings
+        self._desk: ToolDesk | None = None
+        self._attempt = 0
+        self._said: list[str] = []
+        self._segments = PartialAggregator()
+        self._skip = anyio.Event()
+        self.outcome: LLMOutcome | None = None
+        self.open = False
+
+    async def run(self) -> LLMOutcome:
+        """Attempt after attempt; returns when the turn is committed and every call answered, or given up."""
+        while True:
+            outcome, rung = await self._try()
+            if rung is None:
+                return outcome
+
+    def skip_wait(self) -> None:
+        """Fire the next attempt now, if one is waiting (E14)."""
+        self._skip.set()
+
+    @property
+    def text(self) -> str:
+        """The assistant's words in the last attempt, its text blocks joined."""
+        return "".join(self._said)
+
+    def conclude_interruption(self) -> None:
+        """Synchronous, for use after the scope was cancelled: close, answer, end the request."""
+        self._close_segments("aborted")
+        committed = not self.open and self.outcome is not None and self.outcome.status == "completed"
+        if self._desk is not None:
+            self._desk.answer_interrupted(committed=committed)
+        if self.open:
+            self._end_request(LLMOutcome("aborted"), None)
+
+    # --- one attempt --------------------------------------------------------------------------------
+
+    async def _try(self) -> tuple[LLMOutcome, Rung | None]:
+        async with anyio.create_task_group() as tools:
+            self._begin_request()
+            self._desk = self._open_desk(tools)
+            outcome = await self._listen_to_model()
+            self._close_segments(outcome.status)
+            rung = self._ladder.climb(outcome)
+            self._end_request(outcome, rung)
+            if outcome.status == "completed":
+                self._desk.close()
+            else:
+                self._desk.drop_undecided()
+            if rung is not None:
+                await rung.wait(self._skip)
+        return outcome, rung
+
+    def _begin_request(self) -> None:
+        self._attempt += 1
+        self._said = []
+        self._skip = anyio.Event()
+        self.outcome = None
+        self._recorder.emit(request_begin())
+        self.open = True
+
+    def _end_request(self, outcome: LLMOutcome, rung: Rung | None) -> None:
+        self.open = False
+        self.outcome = outcome
+        clean = outcome.status == "completed" and self._attempt == 1
+        self._recorder.emit(
+            request_end(
+                outcome.status,
+                attempt=None if clean else self._attempt,
+                error=_detail(outcome),
+                retry_in_ms=None if rung is None else rung.announced_ms,
+                request_digest=outcome.request_digest,
+            )
+        )
+
+    async def _listen_to_model(self) -> LLMOutcome:
+        request = GenerateRequest(self._recorder.ledger.request_input, self._settings.thinking_level)
+        try:
+            return await self._model.stream_generate(request, self._hear)
+        except Exception as error:  # noqa: BLE001 - a model is a plug-in: its faults become an outcome
+            _log.exception("the model interface raised; it should return an outcome")
+            return LLMOutcome("failed", ModelError("unknown", f"{type(error).__name__}: {error}"))
+
+    def _hear(self, message: Message) -> None:
+        """The model's ``emit``: synchronous and quick, since the provider's stream waits for it."""
+        payload = message.payload
+        if isinstance(payload, PartialText | PartialThinking | PartialToolCall):
+            self._segments.add(message)
+            self._recorder.forward(message)
+            return
+        match payload:
+            case TokenUsage() as usage:
+                self._recorder.emit(self._with_session_total(message, usage))
+            case ToolCall(stop_reason=stop_reason):
+                self._recorder.emit(message)
+                if stop_reason in (None, "completed") and self._desk is not None and is_tool_call(message):
+                    self._desk.submit(message)
+            case Text(text=text):
+                self._said.append(text)
+                self._recorder.emit(message)
+            case _:
+                self._recorder.emit(message)
+
+    def _with_session_total(self, message: Message, usage: TokenUsage) -> Message:
+        total = add_token_counts(self._recorder.ledger.tokens, usage.request)
+        return msgspec.structs.replace(message, payload=msgspec.structs.replace(usage, session=total))
+
+    def _close_segments(self, stop_reason: StopReason) -> None:
+        """A model closes its own segments; one that did not must not leave them open for the consumer (P8)."""
+        closing = "failed" if stop_reason == "completed" else stop_reason
+        for message in self._segments.close(closing):
+            self._recorder.emit(message)
+
+
+def _detail(outcome: LLMOutcome) -> ErrorDetail | None:
+    if outcome.error is not None:
+        return outcome.error.detail()
+    return ErrorDetail("note", outcome.note) if outcome.note else None
