@@ -83,6 +83,7 @@ class ContextEngine:
         self._turn: Turn | None = None
         self._tokens_before = TokenCounts()
         self._task_turns = 0
+        self._stop_reason = INTERRUPTED
 
     @property
     def ledger(self) -> Ledger:
@@ -100,8 +101,11 @@ class ContextEngine:
         *,
         approve: ApproveFn | None = None,
         thinking_level: ThinkingLevel | None = None,
+        interrupted: str | None = None,
     ) -> TaskResult:
         """Run one task to its end.
+
+        ``interrupted`` is the reason when the task was stopped before it began: its prompt is kept.
 
         Trouble with model, tools, network or disk is a message and a result, never an exception.
 
@@ -112,12 +116,14 @@ class ContextEngine:
             raise SessionBusy("a task is already running in this session; wait for its end, steer it or interrupt it")
         self._scope, self._turn = anyio.CancelScope(), None
         self._tokens_before, self._task_turns = self.ledger.tokens, 0
+        if interrupted is not None:
+            self.interrupt(interrupted)
         result: TaskResult | None = None
         try:
             with self._scope:
                 result = await self._task(prompt, approve, TurnSettings(thinking_level))
             if result is None:
-                result = self._conclude(INTERRUPTED)
+                result = self._conclude(self._stop_reason)
         finally:
             # Reached without a result only when the host cancelled us: record it, then let it go on.
             if result is None:
@@ -127,9 +133,13 @@ class ContextEngine:
         await self._make_durable()
         return self._with_trace_error(result)
 
-    def interrupt(self) -> None:
-        """Stop the running task; safe from any task of the same event loop, at any time."""
+    def interrupt(self, reason: str = INTERRUPTED) -> None:
+        """Stop the running task; safe from any task of the same event loop, at any time.
+
+        ``reason`` is what the ``abort`` record says.
+        """
         if self._scope is not None:
+            self._stop_reason = reason
             self._scope.cancel()
 
     def steer(self, messages: Sequence[Message]) -> SteeringTicket | None:

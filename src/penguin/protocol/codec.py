@@ -9,13 +9,18 @@ line as it stands, so that copying a record never changes it.
 from __future__ import annotations
 
 import re
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Raw, Struct, UnsetType
 
 from penguin.protocol.errors import CodecError
+from penguin.protocol.events import ErrorDetail
 from penguin.protocol.messages import (
+    CompactionBegin,
+    CompactionEnd,
     EventPayload,
     Fidelity,
     Message,
@@ -24,8 +29,12 @@ from penguin.protocol.messages import (
     OmniMessage,
     Payload,
     SessionMeta,
+    TokenCounts,
+    ToolDefinition,
     UnknownPayload,
     encode_message,
+    scrub,
+    scrub_value,
 )
 
 
@@ -36,7 +45,7 @@ class _Header(Struct, forbid_unknown_fields=True):
     origin: list[str] | None = None
 
 
-class _LenientHeader(_Header):
+class _LenientHeader(_Header, forbid_unknown_fields=False):
     pass
 
 
@@ -59,8 +68,25 @@ _STRUCTS: dict[tuple[str, str], Any] = {
     for struct in union.__args__
 } | {("session_meta", ""): SessionMeta}
 
-_STATUS_WORDS = frozenset({"completed", "failed", "aborted", "timeout", "malformed"})
-_DECISION_WORDS = frozenset({"allow", "deny"})
+# What the slow road reads a word of another dialect as, and what it puts where an old record has nothing.
+_NEAREST_WORD = {
+    "stop_reason": Raw(b'"failed"'),
+    "status": Raw(b'"failed"'),
+    "decision": Raw(b'"deny"'),
+    "reason": Raw(b'"manual"'),
+    "mode": Raw(b'"summarize"'),
+}
+_EMPTY, _ZERO = Raw(b'""'), Raw(b"0")
+_COMPACTION = {"reason": Raw(b'"manual"'), "mode": Raw(b'"summarize"')}
+_WHERE_MISSING: dict[Any, dict[str, Raw]] = {
+    SessionMeta: dict.fromkeys(("provider", "model_id", "system_prompt", "workspace"), _EMPTY),
+    ToolDefinition: {"description": _EMPTY},
+    ErrorDetail: {"kind": Raw(b'"unknown"'), "message": _EMPTY},
+    CompactionBegin: {**_COMPACTION, "context": _ZERO, "turns": _ZERO},
+    CompactionEnd: _COMPACTION,
+}
+_NESTED: dict[str, Any] = {"error": ErrorDetail, "session": TokenCounts, "request": TokenCounts}
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(message: Message) -> bytes:
@@ -86,22 +112,25 @@ def decode(line: bytes | str, *, line_number: int | None = None, default_timesta
 
         assert decode(encode(user_text("hi"))).payload.text == "hi"
     """
-    data = line.encode("utf-8", "replace") if isinstance(line, str) else line
+    data = scrub(line).encode() if isinstance(line, str) else line
     try:
         header = _header.decode(data)
         if header.timestamp:
             payload = _payloads[header.type].decode(header.payload)
             return OmniMessage(header.timestamp, header.type, _own_fidelity(payload), header.origin or None)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         pass
-    return _decode_slowly(data, line_number, default_timestamp)
+    try:
+        return _decode_slowly(data, line_number, default_timestamp)
+    except RecursionError:
+        raise CodecError("the record is nested too deeply", line_number) from None
 
 
 def _decode_slowly(data: bytes, line_number: int | None, default_timestamp: str | None) -> Message:
     data = _readable(data)
     try:
         header = _lenient_header.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise CodecError(_reason(data, error), line_number) from None
     timestamp = header.timestamp or default_timestamp
     if timestamp is None:
@@ -109,7 +138,7 @@ def _decode_slowly(data: bytes, line_number: int | None, default_timestamp: str 
     payload, line_is_needed = _lenient_payload(header.type, bytes(header.payload))
     message: Message = OmniMessage(timestamp, header.type, payload, header.origin or None)
     if line_is_needed or _has_unknown_envelope_fields(data):
-        message.__dict__["line"] = _with_timestamp(data, timestamp) if not header.timestamp else minify(data)
+        message.__dict__["line"] = minify(data if header.timestamp else _with_timestamp(data, timestamp))
     return message
 
 
@@ -123,7 +152,7 @@ def _reason(data: bytes, error: Exception) -> str:
 
 def _with_timestamp(data: bytes, timestamp: str) -> bytes:
     fields = _fields.decode(data)
-    return msgspec.json.encode({"timestamp": timestamp, **fields})
+    return msgspec.json.encode({**fields, "timestamp": timestamp})
 
 
 def _has_unknown_envelope_fields(data: bytes) -> bool:
@@ -140,54 +169,82 @@ def _lenient_payload(envelope: MessageType, raw: bytes) -> tuple[Payload, bool]:
     struct = _STRUCTS.get((envelope, tag))
     if struct is None:
         return UnknownPayload(tag, Raw(minify(raw))), True
-    known = set(struct.__struct_fields__) | {"type"}
-    translated = _translate_dialect(tag, fields, known)
-    kept = {name: value for name, value in translated.items() if name in known}
-    unknown_fields = translated.keys() - known
-    renamed = _read_words(kept)
-    _drop_nulls(struct, kept)
+    fitting, changed = _fitting(struct, _translate_dialect(tag, fields, struct.__struct_fields__))
     try:
-        payload = msgspec.json.decode(msgspec.json.encode(kept), type=struct)
+        payload = msgspec.json.decode(msgspec.json.encode(fitting), type=struct)
     except msgspec.DecodeError:
         return UnknownPayload(tag, Raw(minify(raw))), True
-    return _own_fidelity(payload), bool(unknown_fields) or renamed
+    return _own_fidelity(payload), changed
 
 
-def _translate_dialect(tag: str, fields: dict[str, Raw], known: set[str]) -> dict[str, Raw]:
+def _translate_dialect(tag: str, fields: dict[str, Raw], known: tuple[str, ...]) -> dict[str, Raw]:
     """Older records: ``signature``/``phase`` become fidelity (P6), ``error_message`` an error object (P3)."""
-    fields = dict(fields)
-    if "fidelity" in known:
+    absent = {name for name in (*known, "signature", "phase", "error_message") if _is_null(fields.get(name, _EMPTY))}
+    absent.discard("reason" if tag == "abort" else "")
+    fields = {name: value for name, value in fields.items() if name not in absent}
+    if "fidelity" in known and "fidelity" not in fields:
         old = {name: fields.pop(name) for name in ("signature", "phase") if name in fields}
-        old = {name: value for name, value in old.items() if bytes(value) != b"null"}
-        if old and "fidelity" not in fields:
+        if old:
             fields["fidelity"] = Raw(msgspec.json.encode(old))
-    if tag == "request_end" and "error_message" in fields and "error" not in fields:
+    if tag == "request_end" and "error" not in fields and bytes(fields.get("error_message", b"")).startswith(b'"'):
         message = fields.pop("error_message")
         fields["error"] = Raw(b'{"kind":"unknown","message":' + bytes(message) + b"}")
     if tag == "partial_tool_call":
-        fields.setdefault("arguments", Raw(b'""'))
+        fields.setdefault("arguments", _EMPTY)
     return fields
 
 
-def _read_words(fields: dict[str, Raw]) -> bool:
-    """Words of other dialects in closed sets are read as the nearest of ours; says whether any was."""
-    renamed = False
-    for name, words, fallback in (
-        ("stop_reason", _STATUS_WORDS, b'"failed"'),
-        ("status", _STATUS_WORDS, b'"failed"'),
-        ("decision", _DECISION_WORDS, b'"deny"'),
-    ):
-        value = bytes(fields.get(name, b"null"))
-        if value != b"null" and value.strip(b'"').decode("ascii", "replace") not in words:
-            fields[name] = Raw(fallback)
-            renamed = True
-    return renamed
+def _fitting(struct: Any, fields: dict[str, Raw]) -> tuple[dict[str, Raw], bool]:
+    """The fields as ``struct`` can take them, and whether that is less or other than what was there."""
+    known = {name: value for name, value in fields.items() if name in struct.__struct_fields__ or name == "type"}
+    changes = {name: _fitting_value(struct, name, value) for name, value in known.items()}
+    missing = {name: value for name, value in _WHERE_MISSING.get(struct, {}).items() if name not in known}
+    changed = len(known) < len(fields) or bool(missing) or any(changes[name] is not known[name] for name in known)
+    return {**changes, **missing}, changed
 
 
-def _drop_nulls(struct: Any, fields: dict[str, Raw]) -> None:
-    for name in [name for name, value in fields.items() if bytes(value) == b"null"]:
-        if (struct.__name__, name) != ("Abort", "reason"):
-            del fields[name]
+def _fitting_value(struct: Any, name: str, value: Raw) -> Raw:
+    """The same object if the field can hold it as it stands."""
+    if name in _NEAREST_WORD and (words := _closed_words(struct, name)):
+        return value if _string(value) in words else _NEAREST_WORD[name]
+    try:
+        if struct is SessionMeta and name == "tools":
+            return _fitting_list(ToolDefinition, value)
+        return _fitting_object(_NESTED[name], value) if name in _NESTED else value
+    except msgspec.DecodeError:
+        return value
+
+
+def _fitting_object(struct: Any, value: Raw) -> Raw:
+    fields = {name: inner for name, inner in _fields.decode(value).items() if not _is_null(inner)}
+    fitting, changed = _fitting(struct, fields)
+    return Raw(msgspec.json.encode(fitting)) if changed else value
+
+
+def _fitting_list(struct: Any, value: Raw) -> Raw:
+    items = msgspec.json.decode(value, type=list[Raw])
+    fitting = [_fitting_object(struct, item) for item in items]
+    changed = any(new is not old for new, old in zip(fitting, items, strict=True))
+    return Raw(msgspec.json.encode(fitting)) if changed else value
+
+
+@cache
+def _closed_words(struct: Any, name: str) -> frozenset[str]:
+    """The words a field may hold; empty when it is free text."""
+    hint = next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
+    choices = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is not Literal else (hint,)
+    return frozenset(word for choice in choices if get_origin(choice) is Literal for word in get_args(choice))
+
+
+def _string(value: Raw) -> str | None:
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_null(value: Raw) -> bool:
+    return bytes(value) == b"null"
 
 
 def _own_fidelity(payload: Payload) -> Payload:
@@ -195,34 +252,48 @@ def _own_fidelity(payload: Payload) -> Payload:
     for name in ("fidelity", "provider"):
         value = getattr(payload, name, None)
         if isinstance(value, Raw):
-            msgspec.structs.force_setattr(payload, name, Raw(minify(bytes(value))))
+            opaque = minify(bytes(value))
+            if not opaque.isascii():
+                opaque.decode()  # msgspec does not look into Raw; bytes that are not UTF-8 must take the slow road
+            msgspec.structs.force_setattr(payload, name, Raw(opaque))
     return payload
 
 
 # --- opaque bytes -------------------------------------------------------------------------------
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[ \t\r\n]+', re.DOTALL)
-
 
 def minify(data: bytes) -> bytes:
-    """Remove white space between JSON tokens; key order, number literals and strings stay as they are."""
-    try:
-        return msgspec.json.format(data, indent=-1)
-    except msgspec.DecodeError:
-        # msgspec refuses lone surrogate escapes, which a provider may well send.
-        return _TOKEN.sub(lambda match: match[0] if match[0].startswith(b'"') else b"", data)
+    """Remove white space between JSON tokens; key order, number literals and strings stay as they are.
+
+    Raises:
+        msgspec.DecodeError: this is no JSON, or holds lone surrogate escapes.
+    """
+    return msgspec.json.format(data, indent=-1)
 
 
 def fidelity_bytes(value: dict[str, Any] | bytes | str) -> Fidelity:
     """Opaque provider data as it is stored: from an object to encode or JSON text to keep.
+
+    Lone surrogates become U+FFFD here, where they enter (P12).
+
+    Raises:
+        CodecError: the text is not a JSON object.
 
     Example::
 
         bytes(fidelity_bytes('{ "signature": "AB" }'))  # b'{"signature":"AB"}'
     """
     if isinstance(value, dict):
-        return Raw(msgspec.json.encode(value))
-    return Raw(minify(value.encode() if isinstance(value, str) else value))
+        try:
+            return Raw(msgspec.json.encode(value))
+        except UnicodeEncodeError:
+            return Raw(msgspec.json.encode(scrub_value(value)))
+    data = _readable(scrub(value).encode() if isinstance(value, str) else value)
+    try:
+        _fields.decode(data)
+        return Raw(minify(data))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CodecError(f"opaque provider data must be a JSON object: {error}") from None
 
 
 def fidelity_fields(fidelity: Fidelity) -> dict[str, Raw]:

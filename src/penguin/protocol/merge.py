@@ -1,12 +1,14 @@
 """Data that knows how to merge with the next piece of itself.
 
-``merge`` joins two adjacent deltas of one segment (for readers that lag); ``PartialAggregator``
+``merge_adjacent`` joins adjacent deltas of one segment (for readers that lag); ``PartialAggregator``
 turns a stream of partials into complete messages (for clients that joined late or lost one).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeAlias
 
 import msgspec
@@ -52,34 +54,46 @@ def segment_key(message: Message) -> SegmentKey | None:
             return None
 
 
-def merge(first: Message, second: Message) -> Message | None:
-    """One delta that says what the two said, or ``None`` when they do not belong together.
+_PARTIALS = (PartialText, PartialThinking, PartialToolCall, PartialToolCallOutput)
+_CONTENT: dict[type, str] = {
+    PartialText: "text",
+    PartialThinking: "thinking",
+    PartialToolCall: "arguments",
+    PartialToolCallOutput: "output",
+}
+
+
+def merge_adjacent(messages: Iterable[Message]) -> list[Message]:
+    """The same stream with adjacent deltas of one segment joined; everything else stays as it is.
+
+    Linear in the content, since a run is joined once.
 
     Example::
 
-        merge(partial_text("delta", "Hel"), partial_text("delta", "lo"))  # a delta "Hello"
+        merge_adjacent([partial_text("delta", "Hel"), partial_text("delta", "lo")])  # one delta "Hello"
     """
-    if first.origin != second.origin:
+    merged: list[Message] = []
+    for key, run in groupby(messages, _joinable):
+        deltas = list(run)
+        merged += deltas if key is None or len(deltas) == 1 else [_joined(deltas)]
+    return merged
+
+
+def _joinable(message: Message) -> SegmentKey | None:
+    payload = message.payload
+    if not isinstance(payload, _PARTIALS) or payload.event_type != "delta":
         return None
-    match first.payload, second.payload:
-        case PartialText(event_type="delta") as one, PartialText(event_type="delta") as two:
-            payload: PartialModelPayload = msgspec.structs.replace(one, text=one.text + two.text)
-        case PartialThinking(event_type="delta") as one, PartialThinking(event_type="delta") as two:
-            payload = msgspec.structs.replace(one, thinking=one.thinking + two.thinking)
-        case PartialToolCall(event_type="delta") as one, PartialToolCall(event_type="delta") as two if (
-            one.tool_call_id == two.tool_call_id
-        ):
-            payload = msgspec.structs.replace(one, arguments=one.arguments + two.arguments)
-        case PartialToolCallOutput(event_type="delta") as one, PartialToolCallOutput(event_type="delta") as two if (
-            one.tool_call_id == two.tool_call_id and not one.images and not two.images
-        ):
-            payload = msgspec.structs.replace(one, output=one.output + two.output)
-        case _:
-            return None
+    if isinstance(payload, PartialToolCallOutput) and payload.images:
+        return None
+    return segment_key(message)
+
+
+def _joined(deltas: list[Message]) -> Message:
+    first = deltas[0]
+    field_name = _CONTENT[type(first.payload)]
+    content = "".join(getattr(delta.payload, field_name) for delta in deltas)
+    payload = msgspec.structs.replace(first.payload, **{field_name: content})
     return OmniMessage(first.timestamp, first.type, payload, first.origin)
-
-
-_PARTIALS = (PartialText, PartialThinking, PartialToolCall, PartialToolCallOutput)
 
 
 @dataclass(slots=True)

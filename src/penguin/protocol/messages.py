@@ -327,24 +327,25 @@ def encode_message(message: OmniMessage[Payload]) -> bytes:
 
 def _scrubbed(message: OmniMessage[Payload]) -> OmniMessage[Payload]:
     changes = {
-        field: _scrub_value(getattr(message.payload, field))
+        field: scrub_value(getattr(message.payload, field))
         for field in message.payload.__struct_fields__
         if not isinstance(getattr(message.payload, field), Raw | UnsetType)
     }
     return msgspec.structs.replace(message, payload=msgspec.structs.replace(message.payload, **changes))
 
 
-def _scrub_value(value: Any) -> Any:
+def scrub_value(value: Any) -> Any:
+    """The same value with every string inside it scrubbed; see :func:`scrub`."""
     match value:
         case str():
             return scrub(value)
         case list():
-            return [_scrub_value(item) for item in value]
+            return [scrub_value(item) for item in value]
         case dict():
-            return {_scrub_value(key): _scrub_value(item) for key, item in value.items()}
+            return {scrub_value(key): scrub_value(item) for key, item in value.items()}
         case Struct():
             return msgspec.structs.replace(
-                value, **{field: _scrub_value(getattr(value, field)) for field in value.__struct_fields__}
+                value, **{field: scrub_value(getattr(value, field)) for field in value.__struct_fields__}
             )
         case _:
             return value

@@ -1,0 +1,1 @@
+"""A session: one conversation with its engine, its stream and its trace."""

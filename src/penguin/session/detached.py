@@ -1,0 +1,28 @@
+"""Starting a task that belongs to no task group, on either backend.
+
+The task of a session must outlive the expression that started it: ``async for m in session.run(…)``
+has no block that could own a task group, and an async generator must not hold one across its yields.
+anyio has no such call, so this module speaks to the two backends itself.
+"""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251 - the one place that needs the backend's own call, see above
+import contextvars
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+_running: set[asyncio.Task[None]] = set()
+
+
+def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    """Run ``function`` in the background. It must not raise anything but cancellation."""
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        trio.lowlevel.spawn_system_task(function, name=name, context=contextvars.copy_context())
+        return
+    task = asyncio.get_running_loop().create_task(function(), name=name)
+    # The loop keeps weak references only: without this the task could vanish in the middle.
+    _running.add(task)
+    task.add_done_callback(_running.discard)

@@ -1,0 +1,213 @@
+"""The conversation an embedding program holds: run, steer, interrupt, close."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from penguin.engine.engine import INTERRUPTED, ContextEngine, EngineSettings, TaskResult
+from penguin.engine.inbox import SteeringTicket
+from penguin.engine.ledger import Ledger
+from penguin.engine.ports import NoTrace, TracePort
+from penguin.protocol.errors import SessionBusy, SessionClosed
+from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, LLMInterface
+from penguin.protocol.messages import Message, ThinkingLevel
+from penguin.session.approval import one_at_a_time
+from penguin.session.feed import Feed
+from penguin.session.prompt import Prompt, as_messages
+from penguin.session.stream import TaskStream
+
+_log = logging.getLogger("penguin.session")
+
+Observer = Callable[[Message], None]
+"""Told of each message of the stream; a fault of it is logged and changes nothing."""
+
+
+class Session:
+    """One conversation: at most one task at a time, one trace.
+
+    Made by ``agent.create_session``; tests may build it from parts. Use it as ``async with`` or call
+    :meth:`close`.
+
+    Example::
+
+        async with await agent.create_session(workspace_dir=".") as session:
+            print(await session.ask("What is in this folder?", approve=allow_all))
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        model: LLMInterface,
+        environment: EnvironmentInterface,
+        *,
+        workspace_dir: Path | None = None,
+        trace: TracePort | None = None,
+        ledger: Ledger | None = None,
+        settings: EngineSettings | None = None,
+        on_close: Sequence[Callable[[], Awaitable[Any] | None]] = (),
+    ) -> None:
+        self.id = session_id
+        self.environment = environment
+        self.workspace_dir = workspace_dir
+        self._trace = trace or NoTrace()
+        self._feed: Feed | None = None
+        self._observers: list[Observer] = []
+        self._on_close = list(on_close)
+        self._closed = False
+        self._reserved = False
+        self._stop_reason: str | None = None
+        self.engine = ContextEngine(
+            model, environment, self._trace, feed=self._publish, ledger=ledger, settings=settings
+        )
+
+    @property
+    def trace_path(self) -> Path | None:
+        """The trace file of the present context; ``None`` before the first record or without a trace."""
+        return getattr(self._trace, "path", None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is running."""
+        return self._reserved
+
+    # --- tasks --------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        prompt: Prompt,
+        *,
+        approve: ApproveFn | None = None,
+        thinking_level: ThinkingLevel | None = None,
+    ) -> TaskStream:
+        """Start a task when the returned stream is entered or iterated.
+
+        Without ``approve`` every tool call is denied. An empty prompt goes on with what was kept of an
+        interrupted or failed task.
+
+        Raises:
+            TypeError, ValueError: the prompt is not what a user can say.
+            SessionBusy: a task is already running.
+            SessionClosed: the session was closed.
+
+        Example::
+
+            async with session.run("Create hello.txt containing hi", approve=allow_all) as stream:
+                async for message in stream:
+                    print(message.payload)
+            print(stream.result.stop_reason)
+        """
+        self._check_idle()
+        messages = as_messages(prompt)
+        if not messages and not self.engine.ledger.carry_over:
+            raise ValueError("the prompt is empty and nothing is kept of an earlier task: there is nothing to send")
+
+        async def run_task(feed: Feed) -> TaskResult:
+            self._feed = feed
+            try:
+                asked = one_at_a_time(approve) if approve is not None else None
+                return await self.engine.run(
+                    messages, approve=asked, thinking_level=thinking_level, interrupted=self._stop_reason
+                )
+            finally:
+                self._feed, self._stop_reason, self._reserved = None, None, False
+
+        return TaskStream(self._reserve, run_task, self._stop)
+
+    async def ask(
+        self, prompt: Prompt, *, approve: ApproveFn | None = None, thinking_level: ThinkingLevel | None = None
+    ) -> str:
+        """Run a task to its end and return the final text.
+
+        Look at ``run(...).result`` when you need to know how it ended.
+
+        Example::
+
+            answer = await session.ask("How many lines has README.md?", approve=allow_all)
+        """
+        async with self.run(prompt, approve=approve, thinking_level=thinking_level) as stream:
+            async for _ in stream:
+                pass
+        return stream.result.text
+
+    def interrupt(self) -> None:
+        """Stop the running task; nothing happens when none runs. The stream ends with ``abort``."""
+        self._stop(INTERRUPTED)
+
+    def steer(self, prompt: Prompt) -> SteeringTicket | None:
+        """Say something to the running task; ``None`` when none runs (use :meth:`run` then).
+
+        Example::
+
+            ticket = session.steer("Skip the tests for now")
+            ticket.state  # "waiting", later "delivered"
+        """
+        return self.engine.steer(as_messages(prompt))
+
+    def skip_retry_wait(self) -> None:
+        """Fire the next attempt now when the task waits after a failed one."""
+        self.engine.skip_retry_wait()
+
+    def observe(self, callback: Observer) -> Callable[[], None]:
+        """Tell ``callback`` of every message of the stream; returns a function that ends it."""
+        self._observers.append(callback)
+        return lambda: self._observers.remove(callback)
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Release tools, connections and the trace; may be called more than once.
+
+        Raises:
+            SessionBusy: a task is running; interrupt it and read its stream to the end first.
+        """
+        if self.busy:
+            raise SessionBusy("a task is running; interrupt it and read its stream to the end before closing")
+        if self._closed:
+            return
+        self._closed = True
+        await self.environment.aclose()
+        for release in self._on_close:
+            waiting = release()
+            if waiting is not None:
+                await waiting
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _check_idle(self) -> None:
+        if self._closed:
+            raise SessionClosed("this session was closed; resume it to go on")
+        if self.busy:
+            raise SessionBusy("a task is already running in this session; wait for its end, steer it or interrupt it")
+
+    def _reserve(self) -> None:
+        """Taken when a stream starts, before its task had a chance to run: no second one slips in between."""
+        self._check_idle()
+        self._reserved = True
+
+    def _stop(self, reason: str) -> None:
+        if self._reserved:
+            # The task may not have reached the engine yet; then it starts interrupted.
+            self._stop_reason = reason
+            self.engine.interrupt(reason)
+
+    def _publish(self, message: Message) -> None:
+        """Where the engine's stream comes out: to the reader first, then to each observer."""
+        if self._feed is not None:
+            self._feed.put(message)
+        for observer in tuple(self._observers):
+            try:
+                observer(message)
+            except Exception:  # noqa: BLE001 - somebody else's code: logged, never fatal
+                _log.exception("an observer of session %s failed", self.id)
