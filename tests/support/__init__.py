@@ -1,0 +1,3 @@
+"""What several test directories share."""
+
+from __future__ import annotations
