@@ -1,0 +1,1 @@
+"""The workspace of an agent and the tools that act in it."""

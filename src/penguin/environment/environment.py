@@ -1,0 +1,209 @@
+"""The environment of one session: which tools there are, and what happens around each call (N1-N4)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from penguin.environment.arguments import ArgumentCheck, parse_arguments
+from penguin.environment.function_tool import as_tool
+from penguin.environment.output_segment import OutputSegment
+from penguin.environment.tool import (
+    DEFAULT_MAX_OUTPUT_LENGTH,
+    Closable,
+    Confinement,
+    Services,
+    Tool,
+    ToolContext,
+    ToolDefinitionConfig,
+    ToolError,
+    ToolSetup,
+)
+from penguin.environment.tool_run import ToolRun, describe_error, failed
+from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS, BUILTIN_TOOL_FACTORIES
+from penguin.environment.truncation import Truncation, archive_path
+from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, ToolExecutionRequest
+from penguin.protocol.messages import Message, ToolCall, ToolDefinition
+
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_log = logging.getLogger("penguin.environment")
+
+
+@dataclass(slots=True)
+class ToolConfig:
+    """Which tools an environment has.
+
+    ``builtin`` replaces the default list as a whole when given. ``custom_tools`` are tools, functions made into
+    tools by ``@tool``, or plain typed functions. ``mcp_servers`` are ``{name, config}`` entries.
+    """
+
+    builtin: Sequence[ToolDefinitionConfig] | None = None
+    custom_tools: Sequence[Tool | Callable[..., Any]] = ()
+    mcp_servers: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(slots=True)
+class EnvironmentConfig:
+    """Everything an environment is built from.
+
+    ``scratchpad_dir`` is the session's own directory (full outputs, what was seen of which file); without one
+    nothing is kept on disk. ``vision`` says whether the model takes images. ``vault`` maps names to secret values.
+    """
+
+    workspace_dir: Path
+    tool_config: ToolConfig = field(default_factory=ToolConfig)
+    services: Services = field(default_factory=Services)
+    vault: Mapping[str, str] = field(default_factory=dict)
+    scratchpad_dir: Path | None = None
+    session_id: str = ""
+    vision: bool = True
+    confinement: Confinement | None = None
+
+
+class Environment:
+    """A workspace with tools; satisfies ``EnvironmentInterface`` and ``SupportsContextNotes``.
+
+    Raises:
+        ValueError: Two tools share a name, or a name is not one that every provider accepts.
+        TypeError: A custom tool is neither a tool nor a function that can be made one.
+
+    Example::
+
+        environment = Environment(EnvironmentConfig(Path("project"), ToolConfig(custom_tools=[look_up])))
+        await environment.execute_tool(ToolExecutionRequest(call), emit)
+        await environment.aclose()
+    """
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.workspace_dir = config.workspace_dir.absolute()
+        self.setup = ToolSetup(
+            self.workspace_dir,
+            config.scratchpad_dir,
+            config.session_id,
+            config.services,
+            config.vault,
+            config.confinement,
+        )
+        self._tools = _by_name(_offered(config, self.setup))
+        self._checks = {name: ArgumentCheck(tool.definition) for name, tool in self._tools.items()}
+        if config.tool_config.mcp_servers:
+            _log.warning("MCP servers are configured, but this version cannot connect to them yet")
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        """The tools the model may call, in a fixed order."""
+        return [tool.definition.for_the_model() for tool in self._tools.values()]
+
+    def tool_permission(self, name: str) -> Permission | None:
+        """``"r"``, ``"rw"``, or ``None`` for an unknown tool."""
+        tool = self._tools.get(name)
+        return tool.definition.permission if tool else None
+
+    async def execute_tool(self, request: ToolExecutionRequest, emit: Emit) -> None:
+        """Emit output partials, then exactly one complete ``tool_call_output``; raises only a cancellation."""
+        call = request.tool_call.payload
+        tool = self._tools.get(call.name)
+        segment = self._segment(call, tool, emit)
+        segment.open()
+        try:
+            args = self._checked_arguments(call)
+        except Exception as error:  # noqa: BLE001 - the schema and its checker are third-party code
+            segment.close(failed(describe_error(error)))
+            return
+        ctx = self._context(request, segment, emit)
+        await ToolRun(self._tools[call.name], args, ctx, segment).complete()
+
+    def _segment(self, call: ToolCall, tool: Tool | None, emit: Emit) -> OutputSegment:
+        limit = tool.definition.max_output_length if tool else DEFAULT_MAX_OUTPUT_LENGTH
+        archive = archive_path(self.setup.scratchpad_dir, call.tool_call_id)
+        return OutputSegment(call.tool_call_id, emit, Truncation(limit, archive))
+
+    def _checked_arguments(self, call: ToolCall) -> dict[str, Any]:
+        if call.name not in self._tools:
+            raise ToolError(_unknown_tool(call.name, list(self._tools)))
+        return self._checks[call.name].check(parse_arguments(call.arguments))
+
+    def _context(self, request: ToolExecutionRequest, segment: OutputSegment, emit: Emit) -> ToolContext:
+        def forward(message: Message) -> None:
+            if not message.origin:
+                raise ValueError("a tool may forward only messages of a child session, which carry an origin")
+            if not segment.closed:
+                emit(message)
+
+        return ToolContext(
+            workspace_dir=self.workspace_dir,
+            tool_call_id=request.tool_call.payload.tool_call_id,
+            approve=request.approve,
+            scratchpad_dir=self.setup.scratchpad_dir,
+            services=self.setup.services,
+            write=segment.write,
+            add_note=segment.add_note,
+            forward=forward,
+        )
+
+    def context_notes(self) -> str:
+        """What must survive a compaction verbatim: edited files, live processes; may be empty."""
+        notes = [part.context_notes() for part in self._parts() if isinstance(part, SupportsContextNotes)]
+        return "\n".join(note for note in notes if note)
+
+    async def aclose(self) -> None:
+        """Close what the tools share, then the tools; a failure is logged and does not stop the rest."""
+        with anyio.CancelScope(shield=True):
+            for part in self._parts():
+                if isinstance(part, Closable):
+                    await _close(part)
+
+    def _parts(self) -> list[object]:
+        return [*self.setup.shared.values(), *self._tools.values()]
+
+
+async def _close(part: Closable) -> None:
+    try:
+        await part.aclose()
+    except Exception:  # noqa: BLE001 - the rest must be closed all the same
+        _log.exception("%s could not be closed", type(part).__name__)
+
+
+def _offered(config: EnvironmentConfig, setup: ToolSetup) -> list[Tool]:
+    chosen = config.tool_config.builtin
+    builtin = list(BUILTIN_TOOL_DEFINITIONS.values()) if chosen is None else chosen
+    tools = [_built(each, setup) for each in builtin if _suits(each, vision=config.vision)]
+    custom = [as_tool(each) for each in config.tool_config.custom_tools]
+    return tools + [each for each in custom if _suits(each.definition, vision=config.vision)]
+
+
+def _built(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    factory = BUILTIN_TOOL_FACTORIES.get(definition.name)
+    if factory is None:
+        known = ", ".join(BUILTIN_TOOL_FACTORIES)
+        raise ValueError(f"there is no built-in tool {definition.name!r}; there are {known}")
+    return factory(definition, setup)
+
+
+def _suits(definition: ToolDefinitionConfig, *, vision: bool) -> bool:
+    return definition.for_model in {"any", "vision" if vision else "text-only"}
+
+
+def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        name = tool.definition.name
+        if not _LEGAL_NAME.fullmatch(name):
+            raise ValueError(f"tool name {name!r}: providers accept 1 to 64 letters, digits, '_' and '-'")
+        if name in named:
+            raise ValueError(f"two tools are called {name!r}; rename one, or leave the built-in one out of the list")
+        named[name] = tool
+    return named
+
+
+def _unknown_tool(name: str, known: list[str]) -> str:
+    import difflib  # noqa: PLC0415 - 10 ms to import, for a rare mistake
+
+    near = difflib.get_close_matches(name, known, 1)
+    guess = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool called {name[:100]!r}.{guess} Tools: {', '.join(known) or 'none'}."

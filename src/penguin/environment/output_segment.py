@@ -1,0 +1,88 @@
+"""The output of one call as it appears on the stream: start, deltas, stop, complete message (P8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penguin.environment.truncation import Truncation
+from penguin.protocol.blocks import NO_OUTPUT
+from penguin.protocol.builders import partial_tool_call_output, tool_call_output
+from penguin.protocol.events import StopReason
+from penguin.protocol.interfaces import Emit
+from penguin.protocol.messages import scrub
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended. ``marker`` is the line that says why it did not complete; it comes last."""
+
+    stop_reason: StopReason = "completed"
+    marker: str | None = None
+    note: str | None = None
+    images: Sequence[str] = ()
+
+
+class OutputSegment:
+    """Turns written text into a well-formed segment; every method is synchronous and none raises for trouble.
+
+    That it never awaits is the point: after a scope is cancelled every await raises again, and the segment must
+    still be closed.
+    """
+
+    def __init__(self, tool_call_id: str, emit: Emit, truncation: Truncation) -> None:
+        self._id = tool_call_id
+        self._emit = emit
+        self._truncation = truncation
+        self._notes: list[str] = []
+        self._visible = False
+        self.closed = False
+
+    def open(self) -> None:
+        """Begin the segment."""
+        self._emit(partial_tool_call_output("start", self._id))
+
+    def write(self, text: str) -> None:
+        """Stream the next piece, as far as it fits; ignored after the end.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"the output of a tool is text, not {type(text).__name__}")
+        if self.closed or not text:
+            return
+        admitted = self._truncation.admit(scrub(text))
+        if admitted:
+            self._visible = self._visible or not admitted.isspace()
+            self._emit(partial_tool_call_output("delta", self._id, admitted))
+
+    def add_note(self, text: str) -> None:
+        """Keep a line for the end of the output, where no cut can reach it."""
+        if not isinstance(text, str):
+            raise TypeError(f"a note is text, not {type(text).__name__}")
+        if text and not self.closed:
+            self._notes.append(scrub(text))
+
+    def close(self, ending: Ending) -> None:
+        """Finish the segment and emit the complete message; only the first call counts."""
+        if self.closed:
+            return
+        self.closed = True
+        head = self._truncation.head
+        closing = self._closing_lines(head, ending)
+        reason = None if ending.stop_reason == "completed" else ending.stop_reason
+        images = list(ending.images) or None
+        if closing:
+            self._emit(partial_tool_call_output("delta", self._id, closing))
+        if images:
+            self._emit(partial_tool_call_output("delta", self._id, images=images))
+        self._emit(partial_tool_call_output("stop", self._id, stop_reason=reason))
+        self._emit(tool_call_output(head + closing, self._id, images=images, stop_reason=reason))
+
+    def _closing_lines(self, head: str, ending: Ending) -> str:
+        lines = [self._truncation.notice(), *self._notes, ending.note and scrub(ending.note), ending.marker]
+        closing = "\n".join(line for line in lines if line)
+        if not self._visible and not closing.strip():
+            closing = NO_OUTPUT
+        return f"\n{closing}" if closing and head and not head.endswith("\n") else closing
