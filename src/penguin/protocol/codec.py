@@ -30,6 +30,7 @@ from penguin.protocol.messages import (
     Payload,
     SessionMeta,
     TokenCounts,
+    TokenUsage,
     ToolDefinition,
     UnknownPayload,
     encode_message,
@@ -196,11 +197,17 @@ def _translate_dialect(tag: str, fields: dict[str, Raw], known: tuple[str, ...])
 
 def _fitting(struct: Any, fields: dict[str, Raw]) -> tuple[dict[str, Raw], bool]:
     """The fields as ``struct`` can take them, and whether that is less or other than what was there."""
-    known = {name: value for name, value in fields.items() if name in struct.__struct_fields__ or name == "type"}
+    known = {name: value for name, value in fields.items() if _is_known(struct, name, value)}
     changes = {name: _fitting_value(struct, name, value) for name, value in known.items()}
     missing = {name: value for name, value in _WHERE_MISSING.get(struct, {}).items() if name not in known}
     changed = len(known) < len(fields) or bool(missing) or any(changes[name] is not known[name] for name in known)
     return {**changes, **missing}, changed
+
+
+def _is_known(struct: Any, name: str, value: Raw) -> bool:
+    if name == "fidelity" or (struct is TokenUsage and name == "provider"):
+        return name in struct.__struct_fields__ and bytes(value).startswith(b"{")
+    return name in struct.__struct_fields__ or name == "type"
 
 
 def _fitting_value(struct: Any, name: str, value: Raw) -> Raw:
@@ -253,6 +260,8 @@ def _own_fidelity(payload: Payload) -> Payload:
         value = getattr(payload, name, None)
         if isinstance(value, Raw):
             opaque = minify(bytes(value))
+            if not opaque.startswith(b"{"):
+                raise msgspec.DecodeError("opaque data is not an object")
             if not opaque.isascii():
                 opaque.decode()  # msgspec does not look into Raw; bytes that are not UTF-8 must take the slow road
             msgspec.structs.force_setattr(payload, name, Raw(opaque))
