@@ -74,7 +74,6 @@ class FunctionTool:
         try:
             result = await call_in_daemon_thread(call, f"penguin tool {self._definition.name}")
         except anyio.get_cancelled_exc_class():
-            ctx.stopped.set()
             ctx.add_note(MAY_STILL_RUN)
             raise
         return await result if inspect.isawaitable(result) else result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -40,63 +39,67 @@ class ToolRun:
         self._segment = segment
         self._own_ending = Ending()
         self._ended = anyio.Event()
+        # Shielded: the tool is cancelled by `_stop` alone, after `ctx.cancelled` is set, however we are stopped.
+        self._scope = anyio.CancelScope(shield=True)
 
     async def complete(self) -> None:
         """Run the tool and close its segment, whatever happens; raises only a cancellation from outside."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._execute)
-                self._segment.close(await self._ending(group.cancel_scope))
+                self._segment.close(await self._ending())
         finally:
             self._segment.close(self._aborted())
 
-    async def _ending(self, scope: anyio.CancelScope) -> Ending:
+    async def _ending(self) -> Ending:
         """The strongest reason to end: interrupt, then timeout, then what the tool itself says (N2)."""
         limit = self._tool.definition.timeout_seconds
         try:
             with anyio.move_on_after(limit) as timer:
                 await self._ended.wait()
-        except anyio.get_cancelled_exc_class():
-            await self._stop(scope)
+        except BaseException:
+            await self._stop()
             self._segment.close(self._aborted())
             raise
         if not timer.cancelled_caught:
             return self._own_ending
-        await self._stop(scope)
+        await self._stop()
         return replace(self._own_ending, stop_reason="timeout", marker=interrupted(f"tool timed out after {limit:g} s"))
 
     def _aborted(self) -> Ending:
         return replace(self._own_ending, stop_reason="aborted", marker=interrupted(ABORTED_BY_USER))
 
-    async def _stop(self, scope: anyio.CancelScope) -> None:
+    async def _stop(self) -> None:
         """Cancel the tool and give it a moment; what it still writes belongs to its output."""
         self._ctx.stopped.set()
-        scope.cancel()
+        self._scope.cancel()
         with anyio.move_on_after(STOP_GRACE_S, shield=True):
             await self._ended.wait()
 
     async def _execute(self) -> None:
+        try:
+            with self._scope:
+                await self._run_tool()
+        finally:
+            self._ended.set()
+
+    async def _run_tool(self) -> None:
+        if self._ctx.cancelled:
+            return
         try:
             self._own_ending = _ending_of(await self._tool.execute(self._args, self._ctx))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a tool author cannot break the protocol, SystemExit included
             self._own_ending = self._failure(error)
-        finally:
-            self._ended.set()
 
     def _failure(self, error: BaseException) -> Ending:
         """Turn an exception of the tool into words; a cancellation that was asked for is raised again."""
-        if self._is_being_stopped() and (cancellation := _cancellation_in(error)) is not None:
+        if self._ctx.cancelled and (cancellation := _cancellation_in(error)) is not None:
             raise cancellation
         if not isinstance(error, ToolError):
             _log.warning("tool %s raised", self._tool.definition.name, exc_info=error)
         return failed(describe_error(error))
-
-    @staticmethod
-    def _is_being_stopped() -> bool:
-        # The only question anyio answers about the scopes around us: a cancelled one has no time left.
-        return anyio.current_effective_deadline() == -math.inf
 
 
 def failed(message: str) -> Ending:

@@ -13,7 +13,6 @@ import msgspec
 from penguin.environment.tool import BuiltinToolFactory, ToolDefinitionConfig
 from penguin.protocol.errors import ConfigError
 
-
 BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {}
 """A factory for each name that ``tools.builtin`` may hold."""
 
