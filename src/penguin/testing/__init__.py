@@ -1,8 +1,29 @@
-"""Fakes and checks that ship with Penguin, for its own tests and for yours."""
+"""Fakes and checks that ship with Penguin, for its own tests and for yours.
+
+`ScriptedModel` stands in for a model inside the process, `ScriptedProvider` is an HTTP server that
+stands in for a provider; both take the same turns. `StreamChecker` and the conformance kits check
+that a model, an environment or a session keeps the protocol.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from penguin.testing.framing import StreamChecker, assert_well_framed
+from penguin.testing.http_exchange import RecordedRequest
+from penguin.testing.replies import (
+    AT_THE_END,
+    Reply,
+    ReplyLike,
+    cut,
+    dripped,
+    framed,
+    raw,
+    refuse,
+    reply,
+    stalled,
+)
 from penguin.testing.scripted import ScriptedModel
 from penguin.testing.turns import (
     Block,
@@ -24,25 +45,55 @@ from penguin.testing.turns import (
     usage,
 )
 
+if TYPE_CHECKING:
+    from penguin.testing.provider_server import (
+        ScriptedProvider,
+        ThreadedProvider,
+        serve_in_thread,
+    )
+
 __all__ = [
+    "AT_THE_END",
     "Block",
     "Call",
     "Fault",
     "Pause",
     "ReadyTurn",
+    "RecordedRequest",
+    "Reply",
+    "ReplyLike",
     "Say",
     "ScriptedModel",
+    "ScriptedProvider",
     "StreamChecker",
     "Think",
+    "ThreadedProvider",
     "Turn",
     "TurnLike",
     "assert_well_framed",
     "call",
+    "cut",
+    "dripped",
     "fail",
+    "framed",
     "hang",
     "pause",
+    "raw",
+    "refuse",
+    "reply",
     "say",
+    "serve_in_thread",
+    "stalled",
     "think",
     "turn",
     "usage",
 ]
+
+# Loaded on first use: the server is also run as `python -m`, which warns when its package has loaded it already.
+_LAZY = dict.fromkeys(("ScriptedProvider", "ThreadedProvider", "serve_in_thread"), "penguin.testing.provider_server")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
