@@ -8,9 +8,10 @@ from tests.support.engine_kit import Drive, allow, text_of
 
 from penguin.engine.engine import EngineSettings
 from penguin.protocol.blocks import NO_OUTPUT
-from penguin.protocol.builders import user_text
+from penguin.protocol.builders import partial_text, tool_call, user_text
 from penguin.protocol.errors import SessionBusy
 from penguin.protocol.events import Decision
+from penguin.protocol.interfaces import Emit, GenerateRequest, LLMOutcome
 from penguin.protocol.messages import OmniMessage, RequestBegin, RequestEnd, Text, TokenUsage, ToolCall
 from penguin.testing.turns import call, pause, say, think, turn
 
@@ -214,9 +215,6 @@ async def test_E9_a_model_that_raises_is_a_failed_result() -> None:
 
 
 async def test_P8_segments_a_model_left_open_are_closed_for_it() -> None:
-    from penguin.protocol.builders import partial_text
-    from penguin.protocol.interfaces import Emit, GenerateRequest, LLMOutcome
-
     class Sloppy:
         async def stream_generate(self, request: GenerateRequest, emit: Emit) -> LLMOutcome:
             emit(partial_text("start"))
@@ -230,9 +228,6 @@ async def test_P8_segments_a_model_left_open_are_closed_for_it() -> None:
 
 
 async def test_P9_a_call_that_was_cut_off_is_never_executed() -> None:
-    from penguin.protocol.builders import tool_call
-    from penguin.protocol.interfaces import Emit, GenerateRequest, LLMOutcome
-
     class Cut:
         async def stream_generate(self, request: GenerateRequest, emit: Emit) -> LLMOutcome:
             emit(tool_call("echo", '{"te', "a", stop_reason="malformed"))

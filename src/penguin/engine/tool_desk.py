@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import anyio
 import msgspec
@@ -57,14 +58,20 @@ class ToolDesk:
         self.answers.append(answer)
         self._incoming.send_nowait(answer)
 
-    def close(self) -> None:
-        """No more calls will come; what is queued is still decided."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """No more calls will come; what is queued is still decided, unless the task was stopped."""
         self._incoming.close()
+        if error is not None:
+            self._waiting.close()
 
     def drop_undecided(self) -> None:
         """The attempt failed: pending approvals are cancelled and nothing is recorded of them (E13)."""
         self._asking.cancel()
-        self._incoming.close()
 
     def answer_interrupted(self, *, committed: bool) -> None:
         """Answer what the interruption left open: every committed call, else each one that was allowed."""

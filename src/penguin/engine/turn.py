@@ -95,17 +95,16 @@ class Turn:
     # --- one attempt --------------------------------------------------------------------------------
 
     async def _try(self) -> tuple[LLMOutcome, Rung | None]:
+        self._begin_request()
         async with anyio.create_task_group() as tools:
-            self._begin_request()
-            self._desk = self._open_desk(tools)
-            outcome = await self._listen_to_model()
-            self._close_segments(outcome.status)
-            rung = self._ladder.climb(outcome)
-            self._end_request(outcome, rung)
-            if outcome.status == "completed":
-                self._desk.close()
-            else:
-                self._desk.drop_undecided()
+            with self._open_desk(tools) as desk:
+                self._desk = desk
+                outcome = await self._listen_to_model(desk)
+                self._close_segments(outcome.status)
+                rung = self._ladder.climb(outcome)
+                self._end_request(outcome, rung)
+                if outcome.status != "completed":
+                    desk.drop_undecided()
             if rung is not None:
                 await rung.wait(self._skip)
         return outcome, rung
@@ -132,15 +131,18 @@ class Turn:
             )
         )
 
-    async def _listen_to_model(self) -> LLMOutcome:
+    async def _listen_to_model(self, desk: ToolDesk) -> LLMOutcome:
+        def hear(message: Message) -> None:
+            self._hear(message, desk)
+
         request = GenerateRequest(self._recorder.ledger.request_input, self._settings.thinking_level)
         try:
-            return await self._model.stream_generate(request, self._hear)
+            return await self._model.stream_generate(request, hear)
         except Exception as error:  # noqa: BLE001 - a model is a plug-in: its faults become an outcome
             _log.exception("the model interface raised; it should return an outcome")
             return LLMOutcome("failed", ModelError("unknown", f"{type(error).__name__}: {error}"))
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: Message, desk: ToolDesk) -> None:
         """The model's ``emit``: synchronous and quick, since the provider's stream waits for it."""
         payload = message.payload
         if isinstance(payload, PartialText | PartialThinking | PartialToolCall):
@@ -152,8 +154,8 @@ class Turn:
                 self._recorder.emit(self._with_session_total(message, usage))
             case ToolCall(stop_reason=stop_reason):
                 self._recorder.emit(message)
-                if stop_reason in (None, "completed") and self._desk is not None and is_tool_call(message):
-                    self._desk.submit(message)
+                if stop_reason in (None, "completed") and is_tool_call(message):
+                    desk.submit(message)
             case Text(text=text):
                 self._said.append(text)
                 self._recorder.emit(message)

@@ -145,7 +145,9 @@ class Session:
             ticket = session.steer("Skip the tests for now")
             ticket.state  # "waiting", later "delivered"
         """
-        return self.engine.steer(as_messages(prompt))
+        messages = as_messages(prompt)
+        # Asked of the session and not of the engine: a stream that was just entered counts as running.
+        return self.engine.inbox.steer(messages) if self._reserved else None
 
     def skip_retry_wait(self) -> None:
         """Fire the next attempt now when the task waits after a failed one."""
