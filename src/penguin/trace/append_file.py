@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from penguin.trace.index import file_name
+from penguin.trace.names import file_name
 
 _PRIVATE_FILE = 0o600
 _PRIVATE_DIRECTORY = 0o700
@@ -84,7 +84,7 @@ class AppendFile:
         return self._fd
 
     def _create(self) -> int:
-        _make_private_directories(self._directory)
+        make_private_directories(self._directory)
         while True:
             path = self._directory / file_name(self._session_id, self.index)
             try:
@@ -113,7 +113,12 @@ def _close_last_line(fd: int) -> None:
         os.write(fd, b"\n")
 
 
-def _make_private_directories(directory: Path) -> None:
+def make_private_directories(directory: Path) -> None:
+    """Make the directory and its missing parents, for the user alone.
+
+    Raises:
+        OSError: one cannot be made.
+    """
     # Path.mkdir(parents=True) applies the mode to the last directory only.
     missing = [place for place in (directory, *directory.parents) if not place.exists()]
     for place in reversed(missing):

@@ -11,7 +11,7 @@ import anyio
 from penguin.protocol.builders import is_partial
 from penguin.protocol.messages import Message, SessionMeta
 from penguin.trace.append_file import AppendFile
-from penguin.trace.index import index_of
+from penguin.trace.names import index_of
 
 _MEGABYTE = 1024 * 1024
 
