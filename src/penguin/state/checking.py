@@ -98,7 +98,9 @@ def _hint(key: str, names: list[str]) -> str:
 
 
 def _explained(complaint: str, data: object, shape: type[Any], source: Source) -> ConfigError:
-    reason, _, where = complaint.partition(" - at `$")
+    reason, _, where = complaint.partition("`$")
+    if reason.endswith("at `key` in "):
+        return source.error(_field_path(where), "has a key that is not text")
     # A value inside a free mapping is written as [...]: the mapping is the last thing with a name.
     field = _field_path(where.partition("[...]")[0])
     if missing := _MISSING.search(reason):
