@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import stat
 from pathlib import Path
@@ -84,3 +85,16 @@ def test_a_directory_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> No
         make_private_directory(tmp_path / "file/x")
     (tmp_path / "wide").mkdir(mode=0o755)
     assert mode(make_private_directory(tmp_path / "wide")) == 0o755
+
+
+def test_a_taken_workspace_name_is_passed_over_and_a_refusal_is_a_config_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = DataRoot(tmp_path).project().agent()
+    names = iter([b"\0\0\0\1", b"\0\0\0\1", b"\0\0\0\2"])
+    monkeypatch.setattr(os, "urandom", lambda size: next(names))
+    assert agent.new_temporary_workspace().name == "tmp-00000001"
+    assert agent.new_temporary_workspace().name == "tmp-00000002"
+    monkeypatch.setattr(os, "urandom", lambda size: b"\0\0\0\1")
+    with pytest.raises(ConfigError, match="no free name"):
+        agent.new_temporary_workspace()

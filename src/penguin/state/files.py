@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +97,7 @@ def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
         raise config_error(path, f"cannot hold the character {unwritable}; nothing was written") from None
     target = Path(os.path.realpath(path))
     make_private_directory(target.parent)
-    temporary = target.with_name(f".{target.name.lstrip('.')}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name.lstrip('.')}.{os.urandom(4).hex()}.tmp")
     try:
         _write_durably(temporary, data, _mode_of(target) if mode is None else mode)
         temporary.replace(target)

@@ -14,8 +14,8 @@ Example::
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,7 +188,8 @@ class AgentPaths:
         """Create an empty private directory ``workspaces/tmp-<8 hex>``; raises ConfigError when that fails."""
         make_private_directory(self.workspaces)
         for _ in range(_WORKSPACE_NAMES):
-            workspace = self.workspaces / f"tmp-{secrets.token_hex(4)}"
+            # not `secrets`: it loads OpenSSL, which a start has no use for
+            workspace = self.workspaces / f"tmp-{os.urandom(4).hex()}"
             try:
                 workspace.mkdir(mode=0o700)
             except FileExistsError:
