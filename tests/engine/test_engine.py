@@ -250,7 +250,7 @@ async def test_T5_a_trace_that_cannot_be_written_any_more_ends_the_task() -> Non
     drive.trace.error = "no space left on the disk"
 
     def fill(message: object) -> None:
-        drive.trace.overflowed = True
+        drive.trace.lost = True
 
     drive.on_message = fill
     result = await drive.run()

@@ -127,7 +127,7 @@ class ListTrace:
         self.records: list[Message] = []
         self.syncs = 0
         self.error: str | None = None
-        self.overflowed = False
+        self.lost = False
 
     def append(self, message: Message) -> None:
         self.records.append(message)

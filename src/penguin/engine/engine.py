@@ -95,6 +95,10 @@ class ContextEngine:
         """Whether a task is running."""
         return self._scope is not None
 
+    def open_context(self, meta: Message) -> None:
+        """Record the configuration of a new context; it reaches the disk with the first real record."""
+        self._recorder.record(meta)
+
     async def run(
         self,
         prompt: Sequence[Message],
@@ -158,7 +162,7 @@ class ContextEngine:
             self._recorder.record(message)
         while not self._at_turn_limit():
             await self._trace.sync()
-            if self._trace.overflowed:
+            if self._trace.lost:
                 return self._result(
                     "failed", ErrorDetail("unknown", f"the trace cannot be written: {self._trace.error}")
                 )

@@ -28,8 +28,8 @@ class TracePort(Protocol):
         ...
 
     @property
-    def overflowed(self) -> bool:
-        """Whether more records wait for the disk than may be kept in memory."""
+    def lost(self) -> bool:
+        """Whether records were given up because more waited for the disk than may be kept in memory."""
         ...
 
 
@@ -37,7 +37,7 @@ class NoTrace:
     """A trace port that keeps nothing, for sessions without a data root."""
 
     error: str | None = None
-    overflowed = False
+    lost = False
 
     def append(self, message: Message) -> None:
         """Forget the record."""

@@ -5,7 +5,8 @@
     PenguinError
     ├── CodecError            a line is not a message
     ├── ConfigError           a file or setting is wrong (file, line, field, what is allowed)
-    │   └── CredentialError   no key for a provider
+    │   ├── CredentialError   no key for a provider
+    │   └── NoModelError      no model is configured
     ├── SessionError          the session cannot do that now
     │   ├── SessionBusy       a task is already running
     │   ├── SessionClosed     the session was closed
@@ -62,6 +63,10 @@ class ConfigError(PenguinError):
 
 class CredentialError(ConfigError):
     """No API key for a provider: the text names the variable and the config entry."""
+
+
+class NoModelError(ConfigError):
+    """No model is named and none is configured."""
 
 
 class SessionError(PenguinError):

@@ -74,6 +74,10 @@ class Session:
         """Whether a task is running."""
         return self._reserved
 
+    def open_context(self, meta: Message) -> None:
+        """Begin a context: its configuration is the first record of a trace file. Called by the assembly."""
+        self.engine.open_context(meta)
+
     # --- tasks --------------------------------------------------------------------------------------
 
     def run(

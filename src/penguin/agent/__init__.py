@@ -1,0 +1,1 @@
+"""The composition root: an agent is configuration and files that make sessions."""

@@ -1,0 +1,127 @@
+"""An agent: where sessions come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penguin.agent.assembly import Assembly, Parts
+from penguin.protocol.errors import ConfigError
+from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
+from penguin.protocol.messages import ThinkingLevel
+from penguin.session.session import Session
+from penguin.state.agent_files import AgentConfig, read_agent_config
+from penguin.state.paths import DEFAULT_AGENT, DEFAULT_PROJECT, AgentPaths, DataRoot
+from penguin.state.project import ProjectConfig, ProjectConfigFile
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Configuration and files that make sessions; get one from :func:`create_agent`.
+
+    Attributes:
+        paths: where the agent's files are.
+        project: the project's models, credentials and policies.
+        config: the agent's own settings.
+        tools: functions of the embedding program that every session offers to the model.
+    """
+
+    paths: AgentPaths
+    project: ProjectConfig
+    config: AgentConfig
+    tools: tuple[Any, ...] = ()
+    environ: Mapping[str, str] = os.environ
+
+    async def create_session(
+        self,
+        *,
+        workspace_dir: str | Path | None = None,
+        provider: str | None = None,
+        model_id: str | None = None,
+        model: LLMInterface | ModelFactory | None = None,
+        environment: EnvironmentInterface | None = None,
+        thinking_level: ThinkingLevel | None = None,
+        max_turns: int | None = None,
+        tools: Sequence[Callable[..., Any]] = (),
+        trace: bool = True,
+    ) -> Session:
+        """Open a new conversation.
+
+        Args:
+            workspace_dir: where the tools work; without one a temporary workspace is made.
+            provider: with ``model_id``, the model; without both the project's default.
+            model_id: see ``provider``.
+            model: a model or a factory of models instead of a configured one (``ScriptedModel`` in tests).
+            environment: an environment instead of the built-in one.
+            thinking_level: for the whole session; the configuration's otherwise.
+            max_turns: model requests one task may commit; the configuration's otherwise.
+            tools: more functions to offer to the model, for this session only.
+            trace: whether the conversation is written to disk.
+
+        Raises:
+            ConfigError: no such workspace or model, or a broken setting.
+            CredentialError: the provider needs a key and there is none.
+
+        Example::
+
+            session = await agent.create_session(workspace_dir=".")
+        """
+        parts = Parts(
+            workspace=self._workspace(workspace_dir),
+            provider=provider,
+            model_id=model_id,
+            model=model,
+            environment=environment,
+            thinking_level=thinking_level,
+            max_turns=max_turns,
+            tools=(*self.tools, *tools),
+            trace=trace,
+        )
+        return await Assembly(self.paths, self.project, self.config, self.environ).new_session(parts)
+
+    def _workspace(self, wanted: str | Path | None) -> Path:
+        if wanted is None:
+            return self.paths.new_temporary_workspace()
+        workspace = Path(wanted).expanduser().absolute()
+        if not workspace.is_dir():
+            raise ConfigError(f"the workspace {workspace} is no directory: create it or name another one")
+        return workspace
+
+
+async def create_agent(
+    *,
+    project_id: str | None = None,
+    agent_id: str | None = None,
+    root: str | Path | None = None,
+    tools: Sequence[Callable[..., Any]] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Agent:
+    """Load an agent from the data root.
+
+    Args:
+        project_id: the project; ``default_project`` without one.
+        agent_id: the agent of that project; ``default_agent`` without one. It needs no files.
+        root: the data root; ``PENGUIN_HOME`` or ``~/.penguin/data`` without one.
+        tools: typed functions the model may call, see :func:`penguin.tool`.
+        environ: the environment keys are looked up in; ``os.environ`` without one.
+
+    Raises:
+        ConfigError: a configuration file is broken; the text names file, line and field.
+
+    Example::
+
+        agent = await create_agent()
+    """
+    variables = os.environ if environ is None else environ
+    data_root = DataRoot.from_environment(variables) if root is None else DataRoot(Path(root).expanduser().absolute())
+    paths = data_root.project(project_id or DEFAULT_PROJECT).agent(agent_id or DEFAULT_AGENT)
+    return Agent(
+        paths=paths,
+        project=ProjectConfigFile(paths.project.config).read(),
+        config=read_agent_config(paths.system_config),
+        tools=tuple(tools),
+        environ=variables,
+    )
