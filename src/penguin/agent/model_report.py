@@ -1,0 +1,112 @@
+"""What a session would use of each model and where each value comes from, for ``config`` and ``doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penguin.agent.models import ModelChoice, choose_model, model_config
+from penguin.llm import catalog
+from penguin.llm.credentials import key_variables_of
+from penguin.protocol.errors import ConfigError, CredentialError
+from penguin.state.agent_files import AgentConfig
+from penguin.state.project import ModelEntry, ModelRef, ProjectConfig
+
+ENTRY, CATALOGUE, AGENT = "entry", "catalogue", "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelField:
+    """One value; ``source`` is ``entry``, ``catalogue``, ``agent``, ``default`` or the name of a variable."""
+
+    name: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """A configured model. ``fields`` holds the API key as it is: mask it. ``problem`` says why it cannot be used."""
+
+    ref: ModelRef
+    fields: tuple[ModelField, ...]
+    problem: str | None = None
+
+
+def report_models(project: ProjectConfig, agent: AgentConfig, environ: Mapping[str, str]) -> list[ModelReport]:
+    """Every configured model, and the default one also when only the catalogue knows it.
+
+    Example::
+
+        [report.problem for report in report_models(ProjectConfig(), AgentConfig(), {})]  # []
+    """
+    refs = [entry.ref for entry in project.models]
+    if project.default_model is not None and project.default_model not in refs:
+        refs.append(project.default_model)
+    return [_report(project, agent, environ, ref) for ref in refs]
+
+
+def missing_in(entry: ModelEntry) -> str | None:
+    """What a new entry lacks to be of use, in words; ``None`` when it can be connected.
+
+    Example::
+
+        missing_in(ModelEntry(provider="custom", model_id="m"))  # "custom is no provider of the catalogue (…): …"
+    """
+    if entry.base_url is not None or catalog.provider(entry.provider) is not None:
+        return None
+    known = ", ".join(sorted(catalog.providers()))
+    return (
+        f"{entry.provider} is no provider of the catalogue ({known}): say where it is with --base-url, for example"
+        " --client-type openai-chat --base-url http://127.0.0.1:8080/v1"
+    )
+
+
+def keys_in(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Providers whose key is in the environment, each with the variable that holds it."""
+    return [
+        (name, variable)
+        for name, entry in catalog.providers().items()
+        for variable in entry.key_variables
+        if environ.get(variable, "").strip()
+    ]
+
+
+def _report(project: ProjectConfig, agent: AgentConfig, environ: Mapping[str, str], ref: ModelRef) -> ModelReport:
+    try:
+        choice = choose_model(project, ref.provider, ref.model_id)
+    except ConfigError as error:
+        return ModelReport(ref, (), str(error))
+    return ModelReport(ref, tuple(_fields(choice, agent, environ)), _problem(choice, agent, environ))
+
+
+def _problem(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> str | None:
+    try:
+        model_config(choice, agent, environ, {})
+    except CredentialError as error:
+        return str(error)
+    return missing_in(choice.entry)
+
+
+def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> Iterator[ModelField]:
+    entry, known, provider = choice.entry, choice.known, choice.provider
+    client_type = (known and known.client_type) or (provider and provider.client_type)
+    yield _first("client_type", (entry.client_type, ENTRY), (client_type, CATALOGUE), ("openai-chat", "default"))
+    yield _first("base_url", (entry.base_url, ENTRY), (provider and provider.base_url, CATALOGUE))
+    yield _first("api_key", (entry.api_key, ENTRY), *_keys(entry.provider, environ))
+    yield _first("context_window", (entry.context_window, ENTRY), (known and known.context_window, CATALOGUE))
+    yield _first("max_tokens", (entry.max_tokens, ENTRY), (agent.model.max_tokens, AGENT))
+    yield _first("vision", (entry.vision, ENTRY), (known and known.vision, CATALOGUE), (choice.vision, "default"))
+    yield _first("thinking_level", (entry.thinking_level, ENTRY), (agent.model.thinking_level, AGENT))
+    yield _first("tool_calls", (entry.tool_calls, ENTRY), ("auto", "default"))
+
+
+def _keys(provider: str, environ: Mapping[str, str]) -> list[tuple[str | None, str]]:
+    return [(environ.get(variable, "").strip() or None, variable) for variable in key_variables_of(provider)]
+
+
+def _first(name: str, *candidates: tuple[Any, str]) -> ModelField:
+    """The first value that is there, as the model's configuration takes it."""
+    value, source = next((found for found in candidates if found[0] is not None), (None, "default"))
+    return ModelField(name, value, source)

@@ -1,0 +1,45 @@
+"""The table of commands, and what happens to an error that reaches the top."""
+
+from __future__ import annotations
+
+import click
+
+from penguin._version import VERSION
+from penguin.cli.complaints import explain
+from penguin.cli.debug_log import DebugSwitch
+from penguin.cli.lazy_group import Entry, LazyGroup, debug_option
+
+app = LazyGroup(
+    name="penguin",
+    entries={
+        "run": Entry("penguin.cli.commands.run:run", "Give the agent one task and show how it does it."),
+        "demo": Entry("penguin.cli.commands.demo:demo", "Watch a whole session against a scripted model, offline."),
+        "config": Entry("penguin.cli.commands.config:config", "Connect models, keep secrets, see what is in force."),
+        "doctor": Entry("penguin.cli.commands.doctor:doctor", "Say what is configured, what is missing, what to do."),
+        "trace": Entry("penguin.cli.commands.trace:trace", "Read what a session did, and check the file."),
+        "schema": Entry("penguin.cli.commands.schema:schema", "Print the JSON Schema of the message protocol."),
+        "completion": Entry("penguin.cli.commands.completion:completion", "Print the shell's completion script."),
+    },
+    params=[debug_option()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="An agent harness: a task goes in, a model and its tools do it, a trace of all of it stays.",
+    epilog="To give it a task: penguin run -m TEXT. To see one without a model: penguin demo.",
+)
+click.version_option(VERSION, prog_name="penguin", message="%(prog)s %(version)s")(app)
+
+
+def run_command_line(arguments: list[str]) -> int:
+    """Run one command and return the exit status; every error becomes a paragraph on stderr."""
+    switch = DebugSwitch()
+    try:
+        status = app.main(args=arguments, prog_name="penguin", standalone_mode=False, obj=switch)
+    except OSError as error:
+        if error.filename is None:
+            # Mostly a broken pipe: what it means is decided where the process ends.
+            raise
+        return explain(error, debug=switch.on)
+    except Exception as error:  # noqa: BLE001 - the top of the program
+        return explain(error, debug=switch.on)
+    finally:
+        switch.close()
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,174 @@
+"""``penguin config model``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from penguin.cli.lazy_group import Entry, LazyGroup
+from penguin.cli.options import Command, data_root, project_options
+
+if TYPE_CHECKING:
+    from penguin.state.project import ModelEntry, ModelRef, ProjectConfigFile
+
+model = LazyGroup(
+    name="model",
+    help="Add, list, choose and remove models.",
+    entries={
+        "add": Entry("penguin.cli.commands.config_model:add", "Connect a model, or change how it is connected."),
+        "list": Entry("penguin.cli.commands.config_model:list_models", "List the connected models."),
+        "default": Entry("penguin.cli.commands.config_model:default", "Choose the model for new sessions."),
+        "remove": Entry("penguin.cli.commands.config_model:remove", "Forget a model and its key."),
+    },
+)
+
+CLIENT_TYPES = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
+OWN_SERVER = "custom"
+
+
+def _pair(command: Command) -> Command:
+    """A model's two halves, as arguments or in the words of ``add``."""
+    for decorate in (
+        click.argument("named_model", metavar="[MODEL_ID]", required=False),
+        click.argument("named_provider", metavar="[PROVIDER]", required=False),
+        click.option("--provider", metavar="NAME", help="The provider."),
+        click.option("--model-id", metavar="ID", help="The model."),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@click.option("--provider", required=True, metavar="NAME", help="A known provider, or `custom` for your own server.")
+@click.option("--model-id", required=True, metavar="ID", help="The model's name at that provider.")
+@click.option("--client-type", type=click.Choice(CLIENT_TYPES), help="The protocol it speaks.")
+@click.option("--base-url", metavar="URL", help="Where it is, for example http://127.0.0.1:8080/v1.")
+@click.option("--api-key", metavar="KEY", help="Kept in the project's configuration (readable by you alone).")
+@click.option("--api-key-stdin", is_flag=True, help="Read the key from standard input instead.")
+@click.option("--context-window", type=click.IntRange(min=1), metavar="TOKENS", help="How much it can read.")
+@click.option("--max-tokens", type=click.IntRange(min=1), metavar="TOKENS", help="How long a reply may be.")
+@click.option("--vision/--no-vision", default=None, help="Whether it takes images.")
+@click.option("--display-name", metavar="TEXT", help="A name for people.")
+@click.option(
+    "--tool-calls",
+    type=click.Choice(["native", "text", "auto"]),
+    help="How it writes its calls; text for small models.",
+)
+@click.option("--set-default", is_flag=True, help="Use it for new sessions.")
+@project_options
+def add(
+    *,
+    provider: str,
+    model_id: str,
+    base_url: str | None,
+    api_key: str | None,
+    api_key_stdin: bool,
+    set_default: bool,
+    root: Path | None,
+    project_id: str,
+    **settings: Any,
+) -> None:
+    """Connect a model, or change how it is connected. Without a key the provider's variable is used."""
+    from penguin.agent.model_report import missing_in  # noqa: PLC0415 - this command only
+    from penguin.cli.secrets import read_secret  # noqa: PLC0415
+    from penguin.state.project import ModelEntry  # noqa: PLC0415
+
+    if api_key is not None and api_key_stdin:
+        raise click.UsageError("give the key with --api-key or with --api-key-stdin, not both")
+    entry = ModelEntry(
+        provider=provider,
+        model_id=model_id,
+        base_url=_checked_url(base_url),
+        api_key=read_secret("the API key") if api_key_stdin else api_key,
+        **settings,
+    )
+    if problem := missing_in(entry):
+        raise click.UsageError(problem)
+    file = _project_file(root, project_id)
+    only_one = set_default or not file.list_models()
+    file.add_model(entry, default=set_default)
+    print(f"{entry.ref} is kept in {file.path}")
+    if set_default:
+        print("It is the model for new sessions: penguin run -m TEXT")
+    elif not only_one:
+        print(f"To use it for new sessions: penguin config model default {provider} {model_id}")
+
+
+@click.command(name="list")
+@project_options
+def list_models(root: Path | None, project_id: str) -> None:
+    """List the connected models; of a key only the ends are shown. A star marks the default."""
+    from penguin.cli.render.table import table  # noqa: PLC0415 - this command only
+
+    file = _project_file(root, project_id)
+    config = file.read()
+    if not config.models:
+        print(f"No model is configured in {file.path}. `penguin config model add --help` says how.")
+        return
+    rows = [_row(entry, is_default=entry.ref == config.default_model) for entry in config.models]
+    for line in table(("", "provider", "model id", "protocol", "base url", "key"), rows):
+        print(line)
+
+
+@click.command()
+@_pair
+@project_options
+def default(root: Path | None, project_id: str, **pair: str | None) -> None:
+    """Choose the model for new sessions: PROVIDER MODEL_ID, or the two options."""
+    ref, file = _ref(**pair), _project_file(root, project_id)
+    file.set_default(ref)
+    print(f"{ref} is the model for new sessions ({file.path})")
+
+
+@click.command()
+@_pair
+@project_options
+def remove(root: Path | None, project_id: str, **pair: str | None) -> None:
+    """Forget a model and its key: PROVIDER MODEL_ID, or the two options."""
+    ref, file = _ref(**pair), _project_file(root, project_id)
+    file.remove_model(ref)
+    print(f"{ref} is gone from {file.path}")
+
+
+def _ref(named_provider: str | None, named_model: str | None, provider: str | None, model_id: str | None) -> ModelRef:
+    from penguin.state.project import ModelRef  # noqa: PLC0415 - keeps `--help` cheap
+
+    chosen, model = provider or named_provider, model_id or named_model
+    if chosen is None or model is None:
+        raise click.UsageError("name the model by provider and model id; `penguin config model list` shows both")
+    return ModelRef(chosen, model)
+
+
+def _project_file(root: Path | None, project_id: str) -> ProjectConfigFile:
+    from penguin.state.project import ProjectConfigFile  # noqa: PLC0415 - keeps `--help` cheap
+
+    return ProjectConfigFile(data_root(root).project(project_id).config)
+
+
+def _checked_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise click.UsageError(f"--base-url {url} is no address; one looks like http://127.0.0.1:8080/v1")
+    return url
+
+
+def _row(entry: ModelEntry, *, is_default: bool) -> tuple[str, ...]:
+    from penguin.cli.redaction import masked  # noqa: PLC0415 - this command only
+
+    return (
+        "*" if is_default else "",
+        entry.provider,
+        entry.model_id,
+        entry.client_type or "-",
+        entry.base_url or "-",
+        masked(entry.api_key),
+    )

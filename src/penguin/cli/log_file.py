@@ -1,0 +1,33 @@
+"""The log file itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from penguin.cli.redaction import redacted
+
+
+class RedactingFormatter(logging.Formatter):
+    """A line with time, level and logger; redacted as a whole, so that tracebacks are covered too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return redacted(super().format(record))
+
+
+def log_to(path: Path) -> logging.Handler:
+    """Append the library's log to ``path`` (0600).
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8", errors="replace"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logger = logging.getLogger("penguin")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    return handler
