@@ -1,0 +1,349 @@
+"""A model behind HTTP: it owns the history of one context and runs one attempt at a time (L1).
+
+What a provider speaks is the adapter's business, what a connection is the transport's. Here they
+meet, with the clocks, the ids, the digest and the rule that an attempt never raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import anyio
+from msgspec import Raw
+
+from penguin._version import VERSION
+from penguin.llm import catalog
+from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold
+from penguin.llm.clocks import Clocks
+from penguin.llm.credentials import key_variables_of
+from penguin.llm.limits import TokenEstimator, characters, fixed_characters, output_cap, output_tokens
+from penguin.llm.outcome import (
+    Place,
+    Rejection,
+    disconnected,
+    ended_early,
+    read_rejection,
+    rejected,
+    silent,
+    unreadable,
+)
+from penguin.llm.providers.openai_chat import OpenAIChat
+from penguin.llm.providers.openai_chat_body import side_of
+from penguin.llm.segments import Segments
+from penguin.llm.sse import EventSplitter, EventTooLarge, StreamEvent
+from penguin.llm.transport import HttpRequest, HttpResponse, HttpTransport, Transport, TransportError
+from penguin.protocol import builders
+from penguin.protocol.call_ids import ToolCallIdAllocator, legal_call_id
+from penguin.protocol.errors import ConfigError
+from penguin.protocol.events import TokenCounts
+from penguin.protocol.interfaces import Emit, GenerateRequest, LLMInterface, LLMOutcome, ModelConfig, ModelError
+from penguin.protocol.messages import UNSET, Message, ToolCall
+
+_logger = logging.getLogger("penguin.llm")
+
+ADAPTERS: Mapping[str, AdapterFactory] = {"openai-chat": OpenAIChat}
+"""Wire protocols by client type."""
+
+ALIASES: Mapping[str, str] = {"openai": "openai-chat", "ant-messages": "anthropic-messages"}
+"""Other names a client type goes by."""
+
+_LARGEST_ERROR_BODY = 256 * 1024
+_LARGEST_DOCUMENT = 64 * 1024 * 1024
+_LARGEST_PREAMBLE = 64 * 1024
+_DRAIN_FOR_USAGE = 2.0
+_DRAIN_AFTER_END = 0.2
+
+
+def create_model(config: ModelConfig) -> LLMInterface:
+    """The model factory of the product: picks the wire protocol and builds a model with an empty context.
+
+    Raises:
+        ConfigError: the client type is unknown, or nobody knows where the provider is.
+
+    Example::
+
+        model = create_model(ModelConfig("custom", "my-model", base_url="http://127.0.0.1:8080/v1"))
+    """
+    return GenerativeModel(config)
+
+
+class GenerativeModel:
+    """Implements ``LLMInterface`` and ``SupportsHistory``; close it with :meth:`aclose`.
+
+    The ``session`` counts of the ``token_usage`` it emits repeat those of the request: it knows one
+    context only, and the engine, which knows the session, puts the sum there.
+
+    Raises:
+        ConfigError: as :func:`create_model`.
+    """
+
+    def __init__(self, config: ModelConfig, *, transport: Transport | None = None) -> None:
+        self._config = config
+        base_url = _base_url(config)
+        self._adapter = _adapter_factory(config)(config, base_url)
+        self._place = _place(config, base_url)
+        self._transport = transport or HttpTransport()
+        self._ids = config.tool_call_ids or ToolCallIdAllocator()
+        self._history: list[Message] = []
+        self._history_characters = 0
+        self._estimator = TokenEstimator(fixed_characters(config.system_prompt, config.tools))
+
+    def set_history(self, messages: list[Message]) -> None:
+        """Take over the committed messages of an earlier process; anything but complete model messages is skipped."""
+        self._history = [message for message in messages if side_of(message) is not None]
+        self._history_characters = characters(self._history)
+        for message in self._history:
+            match message.payload:
+                case ToolCall(tool_call_id=call_id):
+                    self._ids.observe(call_id)
+                    self._ids.observe(legal_call_id(call_id))
+                case _:
+                    pass
+
+    async def stream_generate(self, request: GenerateRequest, emit: Emit) -> LLMOutcome:
+        """Run one attempt; see ``LLMInterface``."""
+        problem = self._problem_with(request)
+        if problem is not None:
+            return problem
+        spoken = self._history_characters + characters(request.new_messages)
+        try:
+            body = self._body_of(request, spoken)
+        except Exception as error:  # noqa: BLE001 - an attempt never raises (L1)
+            return self._bug(error)
+        attempt = _Attempt(self._adapter, self._transport, self._place, Segments(emit, self._ids))
+        try:
+            outcome = await attempt.run(body, self._config.request_timeout_ms / 1000)
+        except Exception as error:  # noqa: BLE001 - an attempt never raises (L1)
+            attempt.segments.close("failed")
+            outcome = self._bug(error)
+        except BaseException:
+            attempt.segments.close("aborted")
+            raise
+        self._report_usage(attempt, outcome, spoken, emit)
+        if outcome.status == "completed":
+            self._commit(request.new_messages, attempt.segments.complete)
+        return _with_digest(outcome, body)
+
+    async def aclose(self) -> None:
+        """Close idle connections; may be called more than once."""
+        await self._transport.aclose()
+
+    def _problem_with(self, request: GenerateRequest) -> LLMOutcome | None:
+        key = self._config.api_key
+        if key is not None and not (key.isascii() and key.isprintable()):
+            message = f"the API key contains characters that cannot be sent. {self._place.advice('auth', None)}"
+            return LLMOutcome("failed", ModelError("auth", message))
+        if any(side_of(message) == "assistant" for message in request.new_messages):
+            return LLMOutcome("failed", ModelError("bad_request", "new messages must be of the user's side only"))
+        if not request.new_messages and not self._history:
+            return LLMOutcome("failed", ModelError("bad_request", "there is nothing to send"))
+        return None
+
+    def _body_of(self, request: GenerateRequest, spoken: int) -> bytes:
+        known = catalog.lookup(self._config.provider, self._config.model_id)
+        cap = output_cap(
+            self._config.max_tokens,
+            self._config.context_window or (known.context_window if known else None),
+            self._estimator.estimate(spoken),
+            model_max_output=known.max_output if known else None,
+        )
+        level = request.thinking_level or self._config.thinking_level
+        return self._adapter.body([*self._history, *request.new_messages], max_tokens=cap, thinking_level=level)
+
+    def _report_usage(self, attempt: _Attempt, outcome: LLMOutcome, spoken: int, emit: Emit) -> None:
+        """Emit ``token_usage``, last of the attempt; a failed one reports only what the provider did (L12)."""
+        raw = attempt.usage
+        counts = self._adapter.usage(raw)
+        if counts is not None:
+            self._estimator.learn(spoken, counts)
+        elif outcome.status != "completed":
+            return
+        said = output_tokens(attempt.segments.characters)
+        estimated = counts is None or (counts.output == 0 and said > 0)
+        if counts is None:
+            guessed = self._estimator.estimate(spoken)
+            counts = TokenCounts(0, guessed, said, guessed + said)
+        elif estimated:
+            counts = TokenCounts(counts.cache_read, counts.cache_write, said, counts.total + said)
+        emit(builders.token_usage(counts, counts, estimated=estimated, provider=UNSET if raw is None else raw))
+
+    def _commit(self, new_messages: list[Message], reply: list[Message]) -> None:
+        self._history += new_messages
+        self._history += reply
+        self._history_characters += characters(new_messages) + characters(reply)
+
+    def _bug(self, error: Exception) -> LLMOutcome:
+        _logger.error("the model side failed", exc_info=error)
+        message = self._place.hidden(f"internal error in the model side: {type(error).__name__}: {error}")
+        return LLMOutcome("failed", ModelError("unknown", message))
+
+
+class _Attempt:
+    """One request and its stream, from the first byte sent to the outcome."""
+
+    def __init__(self, adapter: Adapter, transport: Transport, place: Place, segments: Segments) -> None:
+        self.segments = segments
+        self._adapter = adapter
+        self._transport = transport
+        self._place = place
+        self._fold: StreamFold = adapter.open_fold(segments)
+        self._conclusion = Conclusion()
+        self._rejection: Rejection | None = None
+        self._unreadable = ""
+        self._disconnected: TransportError | None = None
+        self._answering = False
+
+    @property
+    def usage(self) -> Raw | None:
+        """The provider's own numbers, once the attempt has run."""
+        return self._conclusion.usage
+
+    async def run(self, body: bytes, seconds: float) -> LLMOutcome:
+        """Send, fold, settle; closes every segment whatever happens."""
+        clocks = Clocks(seconds)
+        with clocks.scope:
+            clocks.start()
+            try:
+                await self._exchange(body, clocks)
+            except TransportError as error:
+                self._disconnected = error
+            except EventTooLarge as error:
+                self._unreadable = str(error)
+        outcome = self._outcome(clocks)
+        self.segments.close(outcome.status)
+        return outcome
+
+    async def _exchange(self, body: bytes, clocks: Clocks) -> None:
+        request = HttpRequest("POST", self._adapter.url(), _headers(self._adapter), body)
+        async with self._transport.stream(request) as response:
+            try:
+                await self._take(response, clocks)
+            except anyio.get_cancelled_exc_class():
+                # Closing the connection awaits, and every await raises now: the segments come first.
+                if not clocks.expired():
+                    self.segments.close("aborted")
+                raise
+
+    async def _take(self, response: HttpResponse, clocks: Clocks) -> None:
+        if not 200 <= response.status < 300:  # noqa: PLR2004 - success
+            content = await _read(response, _LARGEST_ERROR_BODY, clocks)
+            self._rejection = read_rejection(content, response.status, response.headers)
+            return
+        self._answering = True
+        if "json" in response.headers.get("content-type", "").lower():
+            self._take_document(await _read(response, _LARGEST_DOCUMENT, clocks))
+        else:
+            await self._take_events(response, clocks)
+
+    async def _take_events(self, response: HttpResponse, clocks: Clocks) -> None:
+        fold, splitter = self._fold, EventSplitter()
+        preamble = b""
+        async for chunk in response.chunks:
+            events = splitter.feed(chunk)
+            clocks.tick(len(events))
+            for event in events:
+                fold.fold(event)
+            if not clocks.events and len(preamble) < _LARGEST_PREAMBLE:
+                preamble += chunk
+            if fold.over() and not fold.delivered():
+                return
+            if fold.delivered():
+                clocks.drain(_DRAIN_AFTER_END if fold.over() else _DRAIN_FOR_USAGE)
+        rest = splitter.finish()
+        for event in rest:
+            fold.fold(event)
+        if not clocks.events and not rest:
+            self._take_document(preamble)
+
+    def _take_document(self, content: bytes) -> None:
+        """A 200 that is no event stream: an error or a whole reply as JSON, a web page, or nothing."""
+        text = content.strip()
+        if text.startswith((b"{", b"[")):
+            self._fold.fold(StreamEvent(text))
+        elif text and not text.startswith(b":"):
+            self._unreadable = f"the server sent no event stream but: {read_rejection(text, None, {}).message}"
+
+    def _outcome(self, clocks: Clocks) -> LLMOutcome:
+        self._conclusion = conclusion = self._fold.conclude()
+        if self._rejection is not None or conclusion.rejection is not None:
+            return rejected(self._rejection or conclusion.rejection or Rejection(""), self._place)
+        if conclusion.delivered:
+            return _delivered(conclusion)
+        if self._unreadable or conclusion.unreadable:
+            return unreadable(self._place.hidden(self._unreadable or conclusion.unreadable))
+        if clocks.expired():
+            return silent(clocks.silence(), first=not clocks.events)
+        if self._disconnected is not None:
+            return disconnected(self._disconnected, self._place, answering=self._answering)
+        return ended_early("" if clocks.events else " and without any other")
+
+
+def _delivered(conclusion: Conclusion) -> LLMOutcome:
+    if conclusion.cut_off:
+        message = "the output limit cut the reply inside a tool call"
+        return LLMOutcome("malformed", ModelError("malformed", message), cut_off=True)
+    if conclusion.refusal:
+        return LLMOutcome("failed", ModelError("refused", conclusion.refusal))
+    if conclusion.unreadable:
+        return unreadable(conclusion.unreadable)
+    return LLMOutcome("completed", note=conclusion.note)
+
+
+async def _read(response: HttpResponse, limit: int, clocks: Clocks) -> bytes:
+    """The body, or its first ``limit`` bytes."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in response.chunks:
+        clocks.tick(1)
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= limit:
+            break
+    return b"".join(pieces)[:limit]
+
+
+def _headers(adapter: Adapter) -> Mapping[str, str]:
+    return {"user-agent": f"penguin-harness/{VERSION}", **adapter.headers()}
+
+
+def _with_digest(outcome: LLMOutcome, body: bytes) -> LLMOutcome:
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which nothing before the first request needs
+
+    digest = hashlib.sha256(body).hexdigest()
+    return LLMOutcome(outcome.status, outcome.error, digest, outcome.cut_off, outcome.note)
+
+
+def _adapter_factory(config: ModelConfig) -> AdapterFactory:
+    known = catalog.lookup(config.provider, config.model_id)
+    provider = catalog.provider(config.provider)
+    named = config.client_type or (known and known.client_type) or (provider and provider.client_type) or "openai-chat"
+    factory = ADAPTERS.get(ALIASES.get(named, named))
+    if factory is None:
+        allowed = ", ".join(sorted({*ADAPTERS, *(alias for alias, target in ALIASES.items() if target in ADAPTERS)}))
+        raise ConfigError(
+            f"client_type {named!r} of {config.provider}/{config.model_id} is not available; allowed: {allowed}"
+        )
+    return factory
+
+
+def _base_url(config: ModelConfig) -> str:
+    provider = catalog.provider(config.provider)
+    url = config.base_url or (provider.base_url if provider else None)
+    if url is None:
+        raise ConfigError(
+            f"no base_url for {config.provider}/{config.model_id}: the catalogue does not know {config.provider!r},"
+            " so put `base_url` into its [[models]] entry"
+        )
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise ConfigError(f"base_url of {config.provider}/{config.model_id} must begin with http:// or https://: {url}")
+    return url
+
+
+def _place(config: ModelConfig, base_url: str) -> Place:
+    parts = urlsplit(base_url)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    secrets = tuple(secret for secret in (config.api_key, parts.password) if secret)
+    variables = key_variables_of(config.provider)
+    return Place(config.provider, config.model_id, bare, variables[0] if variables else None, secrets)
