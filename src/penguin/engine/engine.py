@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
+from penguin.engine.compaction import Compactability, CompactionPolicy
+from penguin.engine.contexts import Contexts
 from penguin.engine.inbox import Inbox, SteeringTicket
 from penguin.engine.ledger import Ledger
-from penguin.engine.ports import TracePort
+from penguin.engine.ports import ContextSource, TracePort
 from penguin.engine.recorder import Recorder
 from penguin.engine.retry import RetryLadder, RetryPolicy
 from penguin.engine.tool_desk import ToolDesk
@@ -19,13 +21,20 @@ from penguin.engine.turn import Turn, TurnSettings
 from penguin.protocol.builders import abort, assistant_text
 from penguin.protocol.errors import SessionBusy
 from penguin.protocol.events import ErrorDetail
-from penguin.protocol.interfaces import ApproveFn, Emit, EnvironmentInterface, LLMInterface
+from penguin.protocol.interfaces import ApproveFn, Emit, EnvironmentInterface, LLMInterface, SupportsContextNotes
 from penguin.protocol.messages import Message, ThinkingLevel, TokenCounts
 
 TaskStop = Literal["completed", "failed", "aborted", "turn_limit", "budget"]
 
 INTERRUPTED = "aborted by user"
 HOST_CANCELLED = "cancelled by the host program"
+
+_MOST_RESCUES = 2
+_NOT_COMPACTABLE = {
+    "unsupported": "this session cannot be compacted: it was given one model and no way to make a fresh context",
+    "empty": "there is nothing to compact yet",
+    "just_compacted": "the conversation was just compacted; there is nothing new in it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class EngineSettings:
 
     max_turns: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    compaction: CompactionPolicy | None = None
 
 
 class ContextEngine:
@@ -72,17 +82,27 @@ class ContextEngine:
         feed: Emit,
         ledger: Ledger | None = None,
         settings: EngineSettings | None = None,
+        source: ContextSource | None = None,
     ) -> None:
-        self._model = model
         self._environment = environment
         self._trace = trace
         self._settings = settings or EngineSettings()
         self._recorder = Recorder(feed, trace, ledger or Ledger())
+        self._contexts = Contexts(
+            model,
+            self._recorder,
+            trace,
+            source=source,
+            policy=self._settings.compaction,
+            retry=self._settings.retry,
+            notes=self._context_notes,
+        )
         self.inbox = Inbox()
         self._scope: anyio.CancelScope | None = None
         self._turn: Turn | None = None
         self._tokens_before = TokenCounts()
         self._task_turns = 0
+        self._rescues = 0
         self._stop_reason = INTERRUPTED
 
     @property
@@ -116,16 +136,37 @@ class ContextEngine:
         Raises:
             SessionBusy: a task is already running.
         """
+        return await self._one_at_a_time(lambda: self._task(prompt, approve, TurnSettings(thinking_level)), interrupted)
+
+    async def compact(
+        self, *, thinking_level: ThinkingLevel | None = None, interrupted: str | None = None
+    ) -> TaskResult:
+        """Replace the context by a summary of it, now.
+
+        The result is ``failed`` with an explanation when there is nothing to compact or it did not work; then
+        the old context stays in force.
+
+        Raises:
+            SessionBusy: a task is already running.
+        """
+        return await self._one_at_a_time(lambda: self._compact_by_hand(thinking_level), interrupted)
+
+    def compactability(self) -> Compactability:
+        """Whether :meth:`compact` would do something: ``ok``, ``unsupported``, ``empty`` or ``just_compacted``."""
+        return self._contexts.compactability()
+
+    async def _one_at_a_time(self, task: Callable[[], Awaitable[TaskResult]], interrupted: str | None) -> TaskResult:
+        """Run a task in a scope of its own and record how it was stopped, if it was."""
         if self._scope is not None:
             raise SessionBusy("a task is already running in this session; wait for its end, steer it or interrupt it")
         self._scope, self._turn = anyio.CancelScope(), None
-        self._tokens_before, self._task_turns = self.ledger.tokens, 0
+        self._tokens_before, self._task_turns, self._rescues = self.ledger.tokens, 0, 0
         if interrupted is not None:
             self.interrupt(interrupted)
         result: TaskResult | None = None
         try:
             with self._scope:
-                result = await self._task(prompt, approve, TurnSettings(thinking_level))
+                result = await task()
             if result is None:
                 result = self._conclude(self._stop_reason)
         finally:
@@ -152,32 +193,59 @@ class ContextEngine:
 
     def skip_retry_wait(self) -> None:
         """Fire the next attempt now; the count of retries stays."""
+        self._contexts.skip_wait()
         if self._turn is not None:
             self._turn.skip_wait()
 
     # --- the task -----------------------------------------------------------------------------------
 
     async def _task(self, prompt: Sequence[Message], approve: ApproveFn | None, settings: TurnSettings) -> TaskResult:
+        if self.ledger.closed:
+            await self._contexts.open_next()
         for message in prompt:
             self._recorder.record(message)
-        while not self._at_turn_limit():
+        while True:
             await self._trace.sync()
-            if self._trace.lost:
-                return self._result(
-                    "failed", ErrorDetail("unknown", f"the trace cannot be written: {self._trace.error}")
-                )
+            refusal = self._refusal()
+            if refusal is not None:
+                return refusal
             turn = await self._take_turn(approve, settings)
-            if turn.outcome is None or turn.outcome.status != "completed":
+            if not turn.completed:
+                if await self._rescued(turn, settings):
+                    continue
                 return self._given_up(turn)
-            if not self._deliver_waiting() and not self.ledger.asked:
+            if not await self._goes_on(settings):
                 return self._result("completed")
-        return self._limit_reached()
+
+    async def _goes_on(self, settings: TurnSettings) -> bool:
+        """Compact if it is time, deliver what waits; whether there is anything to send next."""
+        inside_task = bool(self.ledger.asked) or self.inbox.waiting
+        reason = self._contexts.reason_to_compact(inside_task=inside_task)
+        if reason is not None:
+            status = await self._contexts.compact(reason, settings.thinking_level)
+            if inside_task and status != "completed":
+                self._contexts.nudge()
+        return self._deliver_waiting() or inside_task
+
+    async def _rescued(self, turn: Turn, settings: TurnSettings) -> bool:
+        """After an overflow: compact and go on, at most twice a task (E15)."""
+        if not turn.overflowed or self._rescues >= _MOST_RESCUES or self.compactability() != "ok":
+            return False
+        self._rescues += 1
+        return await self._contexts.compact("context", settings.thinking_level) == "completed"
+
+    async def _compact_by_hand(self, thinking_level: ThinkingLevel | None) -> TaskResult:
+        state = self.compactability()
+        if state != "ok":
+            return self._result("failed", ErrorDetail("unknown", _NOT_COMPACTABLE[state]))
+        status = await self._contexts.compact("manual", thinking_level)
+        return self._result("completed" if status == "completed" else "failed")
 
     async def _take_turn(self, approve: ApproveFn | None, settings: TurnSettings) -> Turn:
         def open_desk(tasks: TaskGroup) -> ToolDesk:
             return ToolDesk(self._environment, self._recorder, approve, tasks)
 
-        self._turn = Turn(self._model, self._recorder, open_desk, RetryLadder(self._settings.retry), settings)
+        self._turn = Turn(self._contexts.model, self._recorder, open_desk, RetryLadder(self._settings.retry), settings)
         await self._turn.run()
         self._task_turns += 1
         return self._turn
@@ -189,9 +257,17 @@ class ContextEngine:
             self._recorder.emit(message)
         return bool(waiting)
 
-    def _at_turn_limit(self) -> bool:
+    def _refusal(self) -> TaskResult | None:
+        """Why no further request may be sent, if it may not."""
+        if self._trace.lost:
+            return self._result("failed", ErrorDetail("unknown", f"the trace cannot be written: {self._trace.error}"))
         limit = self._settings.max_turns
-        return limit is not None and self._task_turns >= limit
+        if limit is not None and self._task_turns >= limit:
+            return self._limit_reached()
+        return None
+
+    def _context_notes(self) -> str:
+        return self._environment.context_notes() if isinstance(self._environment, SupportsContextNotes) else ""
 
     # --- endings ------------------------------------------------------------------------------------
 
@@ -208,6 +284,7 @@ class ContextEngine:
         """The interrupted task's last records. Synchronous: every await would raise again."""
         if self._turn is not None:
             self._turn.conclude_interruption()
+        self._contexts.conclude_interruption()
         self._recorder.emit(abort(reason))
         return self._result("aborted")
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from penguin.engine.carry_over import Attempt, PendingCall, closed_turn, placeholder, retried_block
 from penguin.engine.summary import summary_of
+from penguin.protocol.blocks import read_blocks
 from penguin.protocol.events import Decision, StopReason
 from penguin.protocol.messages import (
     Abort,
@@ -67,6 +68,8 @@ class Ledger:
         call_ids: every tool-call id seen, for the session-wide allocator.
         closed: whether a completed compaction closed this context; the next one starts empty.
         summary: what opens the next context after a summarizing compaction.
+        opened_by_summary: whether this context began with such a summary.
+        requests: the user's words since the last reply that asked for no tool, oldest first.
 
     Example::
 
@@ -85,6 +88,8 @@ class Ledger:
         self.call_ids: set[str] = set()
         self.closed = False
         self.summary: str | None = None
+        self.opened_by_summary = False
+        self.requests: list[str] = []
         self._due: list[PendingCall] = []
         self._held: list[Message] = []
         self._attempts: list[Attempt] = []
@@ -100,9 +105,11 @@ class Ledger:
         match message.payload:
             case SessionMeta() as meta:
                 self._open_context(meta)
-            case Text(role="user") | ImageUrl() | InlineData(role="user"):
-                self._settle()
-                self._held.append(message)
+            case Text(role="user", text=text):
+                self._hold(message)
+                self._hear_user(text)
+            case ImageUrl() | InlineData(role="user"):
+                self._hold(message)
             case ToolCall() as call:
                 self._take_call(message, call)
             case Text() | Thinking() | InlineThinking() | InlineData():
@@ -133,7 +140,22 @@ class Ledger:
         self.turns = 0
         self.context_tokens = 0
         self.closed, self.summary, self._compaction = False, None, None
+        self.opened_by_summary = False
         self._due, self._held, self._attempts, self._ending = [], [], [], "open"
+
+    def _hold(self, message: Message) -> None:
+        self._settle()
+        self._held.append(message)
+
+    def _hear_user(self, text: str) -> None:
+        """Keep the user's own words until they are answered; texts of the harness are blocks."""
+        if self._compaction is not None:
+            return
+        if text.startswith("[context_summary]"):
+            self.opened_by_summary = self.opened_by_summary or self.turns == 0
+            return
+        words = read_blocks("user_steering", text) if text.startswith("[user_steering]") else [text]
+        self.requests += [word for word in words if not word.startswith("[background_task_done]")]
 
     def _take_call(self, message: Message, call: ToolCall) -> None:
         self.call_ids.add(call.tool_call_id)
@@ -181,6 +203,7 @@ class Ledger:
         self._held, self._attempts, self._ending = [], [], "open"
         if self._compaction is None:
             self.turns += 1
+            self.requests = self.requests if attempt.calls else []
         else:
             self._compaction.reply, self._compaction.held = attempt.said, []
 
@@ -225,6 +248,11 @@ class Ledger:
     def _trying(self) -> bool:
         """Whether a request is open: begun and not ended."""
         return bool(self._attempts) and self._attempts[-1].end is None
+
+    @property
+    def compacting(self) -> CompactionBegin | None:
+        """The compaction that was begun and not ended, if any."""
+        return self._compaction.begin if self._compaction else None
 
     @property
     def request_input(self) -> list[Message]:

@@ -1,9 +1,10 @@
-"""What the engine needs from below and does not define elsewhere: the trace."""
+"""What the engine needs from below and does not define elsewhere: the trace, and fresh contexts."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from penguin.protocol.interfaces import LLMInterface
 from penguin.protocol.messages import Message
 
 
@@ -30,6 +31,18 @@ class TracePort(Protocol):
     @property
     def lost(self) -> bool:
         """Whether records were given up because more waited for the disk than may be kept in memory."""
+        ...
+
+
+class ContextSource(Protocol):
+    """Where fresh contexts of a session come from."""
+
+    def new_model(self) -> LLMInterface:
+        """A model of the same configuration with an empty context."""
+        ...
+
+    async def next_meta(self) -> Message:
+        """The ``session_meta`` of the next context; a tool that came late joins here."""
         ...
 
 

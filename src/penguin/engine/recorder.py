@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penguin.engine.ledger import Ledger
 from penguin.engine.ports import TracePort
 from penguin.protocol.builders import is_partial
+from penguin.protocol.events import add_token_counts
 from penguin.protocol.interfaces import Emit
-from penguin.protocol.messages import Message
+from penguin.protocol.messages import Message, TokenUsage
 
 
 class Recorder:
@@ -28,6 +31,16 @@ class Recorder:
             return
         self.record(message)
         self._feed(message)
+
+    def emit_usage(self, message: Message, usage: TokenUsage) -> None:
+        """A model knows the usage of one request; the session's total is added here."""
+        total = add_token_counts(self.ledger.tokens, usage.request)
+        self.emit(msgspec.structs.replace(message, payload=msgspec.structs.replace(usage, session=total)))
+
+    def record_complete(self, message: Message) -> None:
+        """To the trace only, fragments left out."""
+        if not is_partial(message):
+            self.record(message)
 
     def record(self, message: Message) -> None:
         """To the trace only."""

@@ -6,13 +6,12 @@ import logging
 from dataclasses import dataclass
 
 import anyio
-import msgspec
 
 from penguin.engine.recorder import Recorder
 from penguin.engine.retry import RetryLadder, Rung
 from penguin.engine.tool_desk import ToolDesk, ToolDeskFactory
 from penguin.protocol.builders import is_tool_call, request_begin, request_end
-from penguin.protocol.events import ErrorDetail, add_token_counts
+from penguin.protocol.events import ErrorDetail
 from penguin.protocol.interfaces import GenerateRequest, LLMInterface, LLMOutcome, ModelError
 from penguin.protocol.merge import PartialAggregator
 from penguin.protocol.messages import (
@@ -83,10 +82,21 @@ class Turn:
         """The assistant's words in the last attempt, its text blocks joined."""
         return "".join(self._said)
 
+    @property
+    def completed(self) -> bool:
+        """Whether the turn is committed."""
+        return self.outcome is not None and self.outcome.status == "completed"
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the provider refused the request because the context is too large."""
+        error = self.outcome.error if self.outcome else None
+        return error is not None and error.kind == "context_overflow"
+
     def conclude_interruption(self) -> None:
         """Synchronous, for use after the scope was cancelled: close, answer, end the request."""
         self._close_segments("aborted")
-        committed = not self.open and self.outcome is not None and self.outcome.status == "completed"
+        committed = not self.open and self.completed
         if self._desk is not None:
             self._desk.answer_interrupted(committed=committed)
         if self.open:
@@ -151,7 +161,7 @@ class Turn:
             return
         match payload:
             case TokenUsage() as usage:
-                self._recorder.emit(self._with_session_total(message, usage))
+                self._recorder.emit_usage(message, usage)
             case ToolCall(stop_reason=stop_reason):
                 self._recorder.emit(message)
                 if stop_reason in (None, "completed") and is_tool_call(message):
@@ -161,10 +171,6 @@ class Turn:
                 self._recorder.emit(message)
             case _:
                 self._recorder.emit(message)
-
-    def _with_session_total(self, message: Message, usage: TokenUsage) -> Message:
-        total = add_token_counts(self._recorder.ledger.tokens, usage.request)
-        return msgspec.structs.replace(message, payload=msgspec.structs.replace(usage, session=total))
 
     def _close_segments(self, stop_reason: StopReason) -> None:
         """A model closes its own segments; one that did not must not leave them open for the consumer (P8)."""
