@@ -10,13 +10,39 @@ from typing import Any
 
 import msgspec
 
-from penguin.environment.tool import BuiltinToolFactory, ToolDefinitionConfig
+from penguin.environment.tool import BuiltinToolFactory, Tool, ToolDefinitionConfig, ToolSetup
+from penguin.environment.tools import definitions
 from penguin.protocol.errors import ConfigError
 
-BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {}
+
+def _read_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.read_file import ReadFile  # noqa: PLC0415 - see the module's docstring
+
+    return ReadFile(definition, setup)
+
+
+def _edit_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.edit_file import EditFile  # noqa: PLC0415 - see the module's docstring
+
+    return EditFile(definition, setup)
+
+
+def _write_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.write_file import WriteFile  # noqa: PLC0415 - see the module's docstring
+
+    return WriteFile(definition, setup)
+
+
+BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
+    "read_file": _read_file,
+    "edit_file": _edit_file,
+    "write_file": _write_file,
+}
 """A factory for each name that ``tools.builtin`` may hold."""
 
-BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {}
+BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {
+    each.name: each for each in (definitions.READ_FILE, definitions.EDIT_FILE, definitions.WRITE_FILE)
+}
 """What each built-in tool is when nothing is configured, in the order the model sees them."""
 
 _ALIASES = {"forModel": "for_model", "timeoutMs": "timeout_ms", "maxOutputLength": "max_output_length"}
