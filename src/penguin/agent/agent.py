@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from penguin.agent.assembly import Assembly, Parts
-from penguin.protocol.errors import ConfigError
+from penguin.protocol.errors import ConfigError, ResumeError
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
 from penguin.protocol.messages import ThinkingLevel
+from penguin.session.resume import recover
 from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, read_agent_config
 from penguin.state.paths import DEFAULT_AGENT, DEFAULT_PROJECT, AgentPaths, DataRoot
 from penguin.state.project import ProjectConfig, ProjectConfigFile
+from penguin.trace.index import latest_session
+from penguin.trace.lock import SessionLock
+from penguin.trace.names import files_of, is_session_id, lock_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,71 @@ class Agent:
             tools=(*self.tools, *tools),
             trace=trace,
         )
-        return await Assembly(self.paths, self.project, self.config, self.environ).new_session(parts)
+        return await self._assembly().new_session(parts)
+
+    async def resume_session(
+        self,
+        session_id: str | None = None,
+        *,
+        workspace_dir: str | Path | None = None,
+        model: LLMInterface | ModelFactory | None = None,
+        environment: EnvironmentInterface | None = None,
+        thinking_level: ThinkingLevel | None = None,
+        max_turns: int | None = None,
+        tools: Sequence[Callable[..., Any]] = (),
+    ) -> Session:
+        """Go on with a conversation from its trace.
+
+        Model, system prompt, tools and workspace are those of the trace. Nothing is run again by itself:
+        the model is told of each call whose outcome is unknown.
+
+        Args:
+            session_id: which one; the one written to last without it.
+            workspace_dir: where the workspace is now, if it was moved (or the trace comes from elsewhere).
+            model: a model or factory instead of the configured one.
+            environment: an environment instead of the built-in one.
+            thinking_level: instead of the session's own.
+            max_turns: as for a new session.
+            tools: the functions that were offered to the model before, if any.
+
+        Raises:
+            ResumeError: no such session, an unreadable trace, or its workspace or model is gone.
+            SessionLocked: another process has it open.
+
+        Example::
+
+            session = await agent.resume_session()
+            print(await session.ask("Go on", approve=allow_all))
+        """
+        session_id = self._existing(session_id)
+        lock = SessionLock(lock_path(self.paths.traces, session_id))
+        lock.acquire()
+        try:
+            recovered = recover(files_of(self.paths.traces, session_id))
+            parts = Parts(
+                workspace=_resumed_workspace(recovered.meta.workspace, workspace_dir),
+                model=model,
+                environment=environment,
+                thinking_level=thinking_level,
+                max_turns=max_turns,
+                tools=(*self.tools, *tools),
+            )
+            return await self._assembly().resumed_session(session_id, recovered, parts, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _assembly(self) -> Assembly:
+        return Assembly(self.paths, self.project, self.config, self.environ)
+
+    def _existing(self, session_id: str | None) -> str:
+        if session_id is None:
+            session_id = latest_session(self.paths.traces)
+            if session_id is None:
+                raise ResumeError(f"there is no session to resume in {self.paths.traces}")
+        if not is_session_id(session_id) or not files_of(self.paths.traces, session_id):
+            raise ResumeError(f"there is no session {session_id} in {self.paths.traces}")
+        return session_id
 
     def _workspace(self, wanted: str | Path | None) -> Path:
         if wanted is None:
@@ -89,6 +157,19 @@ class Agent:
         if not workspace.is_dir():
             raise ConfigError(f"the workspace {workspace} is no directory: create it or name another one")
         return workspace
+
+
+def _data_root(named: str | Path | None, environ: Mapping[str, str]) -> DataRoot:
+    return DataRoot.from_environment(environ) if named is None else DataRoot(Path(named).expanduser().absolute())
+
+
+def _resumed_workspace(recorded: str, wanted: str | Path | None) -> Path:
+    workspace = Path(wanted or recorded).expanduser().absolute()
+    if not workspace.is_dir():
+        raise ResumeError(
+            f"the session's workspace {workspace} is gone: restore it, or go on in another one with a fork"
+        )
+    return workspace
 
 
 async def create_agent(
@@ -116,8 +197,7 @@ async def create_agent(
         agent = await create_agent()
     """
     variables = os.environ if environ is None else environ
-    data_root = DataRoot.from_environment(variables) if root is None else DataRoot(Path(root).expanduser().absolute())
-    paths = data_root.project(project_id or DEFAULT_PROJECT).agent(agent_id or DEFAULT_AGENT)
+    paths = _data_root(root, variables).project(project_id or DEFAULT_PROJECT).agent(agent_id or DEFAULT_AGENT)
     return Agent(
         paths=paths,
         project=ProjectConfigFile(paths.project.config).read(),

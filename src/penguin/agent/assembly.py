@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penguin.agent.models import choose_model, model_config
+from penguin.engine.compaction import CompactionPolicy
 from penguin.engine.engine import EngineSettings
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
 from penguin.environment.tools.builtin import builtin_definition
@@ -17,21 +18,36 @@ from penguin.llm import catalog
 from penguin.llm.model import create_model
 from penguin.protocol.builders import session_meta
 from penguin.protocol.call_ids import ToolCallIdAllocator
-from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelConfig, ModelFactory
-from penguin.protocol.messages import Message, ThinkingLevel, ToolDefinition
+from penguin.protocol.errors import ConfigError, ResumeError
+from penguin.protocol.interfaces import (
+    EnvironmentInterface,
+    LLMInterface,
+    ModelConfig,
+    ModelFactory,
+    SupportsHistory,
+)
+from penguin.protocol.messages import Message, SessionMeta, ThinkingLevel
+from penguin.session.resume import Recovered
 from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, ToolSettings
 from penguin.state.paths import AgentPaths
 from penguin.state.project import ProjectConfig
 from penguin.state.prompt import assemble_prompt, gather_values
+from penguin.state.vault import VaultFile
 from penguin.state.workspace_env import read_workspace_keys
-from penguin.trace.names import day_directory, new_session_id
+from penguin.trace.lock import SessionLock
+from penguin.trace.names import day_directory, index_of, lock_path, new_session_id
 from penguin.trace.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+THINKING_LEVELS = ("none", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a caller chose for one session; ``None`` leaves it to the configuration."""
+    """What a caller chose for one session; ``None`` leaves it to the configuration, or to the trace."""
 
     workspace: Path
     provider: str | None = None
@@ -56,58 +72,126 @@ class Assembly:
     async def new_session(self, parts: Parts) -> Session:
         """A session with an empty context."""
         session_id = new_session_id()
-        blueprint = self._model_blueprint(parts)
+        blueprint = self._blueprint(parts)
         environment = parts.environment or self._environment(parts, session_id, blueprint)
-        tools = await environment.list_tools()
         config = replace(
             blueprint,
-            tools=tools,
+            tools=await environment.list_tools(),
             system_prompt=self._system_prompt(parts, session_id, blueprint),
             tool_call_ids=ToolCallIdAllocator(),
         )
-        model = self._model(parts, config)
-        trace = TraceWriter(day_directory(self.paths.traces, session_id), session_id) if parts.trace else None
-        session = Session(
+        trace, lock = self._trace(parts, session_id)
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config))
+        session = self._session(session_id, parts, environment, contexts, trace=trace, lock=lock)
+        session.open_context(await contexts.next_meta())
+        return session
+
+    async def resumed_session(self, session_id: str, recovered: Recovered, parts: Parts, lock: SessionLock) -> Session:
+        """The session a trace tells of, with its model, system prompt, tools and workspace (T7).
+
+        Raises:
+            ResumeError: the model cannot take over a history, or is no longer known.
+        """
+        meta = recovered.meta
+        blueprint = self._resumed_blueprint(meta, parts)
+        environment = parts.environment or self._environment(parts, session_id, blueprint)
+        config = replace(
+            blueprint,
+            tools=meta.tools if meta.tools is not None else await environment.list_tools(),
+            system_prompt=meta.system_prompt,
+            tool_call_ids=_allocator(recovered.ledger.call_ids),
+        )
+        trace = TraceWriter(
+            day_directory(self.paths.traces, session_id),
             session_id,
-            model,
+            continue_file=recovered.file,
+            first_index=index_of(recovered.file) or 1,
+        )
+        for repair in recovered.repairs:
+            trace.append(repair)
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config))
+        session = self._session(session_id, parts, environment, contexts, trace=trace, lock=lock, recovered=recovered)
+        if recovered.ledger.history:
+            _take_over(contexts.model, recovered.ledger.history)
+        return session
+
+    def _session(
+        self,
+        session_id: str,
+        parts: Parts,
+        environment: EnvironmentInterface,
+        contexts: _Contexts,
+        *,
+        trace: TraceWriter | None,
+        lock: SessionLock | None,
+        recovered: Recovered | None = None,
+    ) -> Session:
+        releases: list[Callable[[], Awaitable[Any] | None]] = [contexts.aclose]
+        releases += [trace.close] if trace else []
+        releases += [lock.release] if lock else []
+        contexts.model = parts.model if _is_model(parts.model) else contexts.new_model()
+        return Session(
+            session_id,
+            contexts.model,
             environment,
             workspace_dir=parts.workspace,
             trace=trace,
-            settings=self._settings(parts),
-            on_close=[*_closers(model), *([trace.close] if trace else [])],
+            ledger=recovered.ledger if recovered else None,
+            settings=self._settings(parts, contexts.config),
+            source=None if _is_model(parts.model) else contexts,
+            on_close=releases,
         )
-        session.open_context(self._meta(parts, session_id, config, tools))
-        return session
 
-    def _model_blueprint(self, parts: Parts) -> ModelConfig:
+    # --- the parts ------------------------------------------------------------------------------------
+
+    def _blueprint(self, parts: Parts) -> ModelConfig:
         """The model's settings; a model that was handed over needs neither entry nor key."""
         if parts.model is not None and parts.provider is None:
-            return ModelConfig("custom", type(parts.model).__name__, thinking_level=self._thinking_level(parts))
+            level = parts.thinking_level or self.config.model.thinking_level
+            return ModelConfig("custom", _name_of(parts.model), thinking_level=level)
         choice = choose_model(self.project, parts.provider, parts.model_id)
-        config = model_config(choice, self.config, self.environ, self._workspace_keys(parts))
+        keys = read_workspace_keys(parts.workspace, catalog.key_variables())
+        config = model_config(choice, self.config, self.environ, keys)
         return replace(config, thinking_level=parts.thinking_level or config.thinking_level)
 
-    def _workspace_keys(self, parts: Parts) -> Mapping[str, str]:
-        """From a workspace's ``.env`` only the catalogue's key names are read (K9)."""
-        return read_workspace_keys(parts.workspace, catalog.key_variables())
+    def _resumed_blueprint(self, meta: SessionMeta, parts: Parts) -> ModelConfig:
+        level = parts.thinking_level or _thinking_level(meta.thinking_level)
+        if parts.model is not None:
+            window = meta.model_context_window if isinstance(meta.model_context_window, int) else None
+            return ModelConfig(meta.provider, meta.model_id, thinking_level=level, context_window=window)
+        try:
+            config = self._blueprint(replace(parts, provider=meta.provider, model_id=meta.model_id))
+        except ConfigError as error:
+            raise ResumeError(
+                f"the session's model ({meta.provider}, {meta.model_id}) cannot be used any more: {error}."
+                " Configure it again, or go on with another model in a fork"
+            ) from error
+        return replace(config, thinking_level=level or config.thinking_level)
 
-    def _thinking_level(self, parts: Parts) -> ThinkingLevel:
-        return parts.thinking_level or self.config.model.thinking_level
-
-    def _model(self, parts: Parts, config: ModelConfig) -> LLMInterface:
+    def _factory(self, parts: Parts) -> ModelFactory:
         if parts.model is None:
-            return create_model(config)
-        if callable(parts.model):
-            return parts.model(config)
+            return create_model
+        if _is_model(parts.model):
+            only = parts.model
+            return lambda _config: only
         return parts.model
+
+    def _trace(self, parts: Parts, session_id: str) -> tuple[TraceWriter | None, SessionLock | None]:
+        if not parts.trace:
+            return None, None
+        lock = SessionLock(lock_path(self.paths.traces, session_id))
+        lock.acquire()
+        return TraceWriter(day_directory(self.paths.traces, session_id), session_id), lock
 
     def _environment(self, parts: Parts, session_id: str, model: ModelConfig) -> Environment:
         builtin = self.config.tools.builtin
         definitions = None if builtin is None else [builtin_definition(_written(entry)) for entry in builtin]
+        vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
         return Environment(
             EnvironmentConfig(
                 workspace_dir=parts.workspace,
                 tool_config=ToolConfig(builtin=definitions, custom_tools=parts.tools),
+                vault=vault,
                 scratchpad_dir=self.paths.scratchpad(session_id),
                 session_id=session_id,
                 vision=model.vision,
@@ -121,35 +205,95 @@ class Assembly:
             provider=model.provider,
             model_id=model.model_id,
             session_id=session_id,
+            vault_keys=VaultFile(self.paths.vault).names() if self.config.vault.enabled else (),
         )
         return assemble_prompt(self.config.system_prompt, values, self.config.sections)
 
-    def _settings(self, parts: Parts) -> EngineSettings:
+    def _settings(self, parts: Parts, config: ModelConfig) -> EngineSettings:
         limit = self.config.max_turns if parts.max_turns is None else parts.max_turns
-        return EngineSettings(max_turns=limit if limit > 0 else None)
-
-    def _meta(self, parts: Parts, session_id: str, config: ModelConfig, tools: list[ToolDefinition]) -> Message:
-        return session_meta(
-            session_id=session_id,
-            provider=config.provider,
-            model_id=config.model_id,
-            model_context_window=config.context_window,
-            system_prompt=config.system_prompt or "",
-            tools=tools,
-            thinking_level=config.thinking_level or "default",
-            agent_state=str(self.paths.agent_state),
-            workspace=str(parts.workspace),
+        compaction = self.config.compaction
+        policy = CompactionPolicy(
+            prompt=compaction.prompt,
+            mode=compaction.mode,
+            max_context_length=compaction.max_context_length,
+            max_session_turns=compaction.max_session_turns if compaction.max_session_turns > 0 else None,
+            window=config.context_window,
         )
+        return EngineSettings(max_turns=limit if limit > 0 else None, compaction=policy)
+
+    def _meta(self, parts: Parts, session_id: str, config: ModelConfig) -> Callable[[], Message]:
+        def make() -> Message:
+            return session_meta(
+                session_id=session_id,
+                provider=config.provider,
+                model_id=config.model_id,
+                model_context_window=config.context_window,
+                system_prompt=config.system_prompt or "",
+                tools=config.tools,
+                thinking_level=config.thinking_level or "default",
+                agent_state=str(self.paths.agent_state),
+                workspace=str(parts.workspace),
+            )
+
+        return make
+
+
+@dataclass(slots=True)
+class _Contexts:
+    """Makes the contexts of one session; keeps the models to close them at the end."""
+
+    config: ModelConfig
+    factory: ModelFactory
+    make_meta: Callable[[], Message]
+    model: Any = None
+    _made: list[LLMInterface] = field(default_factory=list)
+
+    def new_model(self) -> LLMInterface:
+        model = self.factory(self.config)
+        self._made.append(model)
+        return model
+
+    async def next_meta(self) -> Message:
+        return self.make_meta()
+
+    async def aclose(self) -> None:
+        for model in self._made:
+            close = getattr(model, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def _is_model(model: LLMInterface | ModelFactory | None) -> TypeIs[LLMInterface]:
+    """Whether this is a model, not a factory of models."""
+    return hasattr(model, "stream_generate")
+
+
+def _name_of(model: LLMInterface | ModelFactory) -> str:
+    return getattr(model, "__name__", type(model).__name__)
+
+
+def _thinking_level(recorded: str | None) -> ThinkingLevel | None:
+    return recorded if recorded in THINKING_LEVELS else None  # type: ignore[return-value]
+
+
+def _allocator(taken: set[str]) -> ToolCallIdAllocator:
+    ids = ToolCallIdAllocator()
+    for call_id in taken:
+        ids.observe(call_id)
+    return ids
+
+
+def _take_over(model: LLMInterface, history: list[Message]) -> None:
+    if not isinstance(model, SupportsHistory):
+        raise ResumeError(
+            f"{type(model).__name__} cannot take over a history (it has no set_history): the session cannot be resumed"
+        )
+    model.set_history(history)
 
 
 def _written(entry: ToolSettings) -> dict[str, Any]:
     """What the file says about a tool; what it leaves out keeps the tool's own definition."""
     return {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
-
-
-def _closers(model: LLMInterface) -> list[Callable[[], Awaitable[Any] | None]]:
-    close = getattr(model, "aclose", None)
-    return [close] if close is not None else []
 
 
 __all__ = ["Assembly", "Parts"]

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from penguin.engine.compaction import Compactability
 from penguin.engine.engine import INTERRUPTED, ContextEngine, EngineSettings, TaskResult
 from penguin.engine.inbox import SteeringTicket
 from penguin.engine.ledger import Ledger
-from penguin.engine.ports import NoTrace, TracePort
+from penguin.engine.ports import ContextSource, NoTrace, TracePort
 from penguin.protocol.errors import SessionBusy, SessionClosed
 from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, LLMInterface
 from penguin.protocol.messages import Message, ThinkingLevel
@@ -48,6 +49,7 @@ class Session:
         trace: TracePort | None = None,
         ledger: Ledger | None = None,
         settings: EngineSettings | None = None,
+        source: ContextSource | None = None,
         on_close: Sequence[Callable[[], Awaitable[Any] | None]] = (),
     ) -> None:
         self.id = session_id
@@ -61,7 +63,7 @@ class Session:
         self._reserved = False
         self._stop_reason: str | None = None
         self.engine = ContextEngine(
-            model, environment, self._trace, feed=self._publish, ledger=ledger, settings=settings
+            model, environment, self._trace, feed=self._publish, ledger=ledger, settings=settings, source=source
         )
 
     @property
@@ -140,6 +142,29 @@ class Session:
     def interrupt(self) -> None:
         """Stop the running task; nothing happens when none runs. The stream ends with ``abort``."""
         self._stop(INTERRUPTED)
+
+    async def compact(self) -> TaskResult:
+        """Replace the conversation so far by a summary of it, to make room.
+
+        Look at ``compactability()`` first; a result other than ``completed`` leaves everything as it was.
+
+        Raises:
+            SessionBusy: a task is running.
+
+        Example::
+
+            if session.compactability() == "ok":
+                await session.compact()
+        """
+        self._reserve()
+        try:
+            return await self.engine.compact(interrupted=self._stop_reason)
+        finally:
+            self._stop_reason, self._reserved = None, False
+
+    def compactability(self) -> Compactability:
+        """``ok``, ``unsupported`` (one fixed model), ``empty`` or ``just_compacted``."""
+        return self.engine.compactability()
 
     def steer(self, prompt: Prompt) -> SteeringTicket | None:
         """Say something to the running task; ``None`` when none runs (use :meth:`run` then).
