@@ -28,6 +28,7 @@ from penguin.testing import (
     framed,
     hang,
     pause,
+    prepared,
     raw,
     refuse,
     reply,
@@ -470,11 +471,12 @@ async def test_leaving_the_block_ends_a_hanging_reply_and_frees_the_port() -> No
     await listener.aclose()
 
 
-async def test_many_deltas_are_sent_whole() -> None:
+async def test_many_deltas_are_sent_whole_and_prepared_ones_are_the_same() -> None:
     text = "".join(f"{n:08d}" for n in range(20_000))
-    async with ScriptedProvider([text]) as provider:
-        response = await post(provider)
-    assert joined(response, "content") == text
+    async with ScriptedProvider([text, prepared(text, ASK)]) as provider:
+        worded, ready = await post(provider), await post(provider)
+    assert joined(worded, "content") == text
+    assert ready.content == worded.content.replace(b"chatcmpl-2", b"chatcmpl-1")
 
 
 def test_the_server_in_a_thread_serves_blocking_code() -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from penguin.testing.chaos import ChaosModel
+from penguin.testing.conformance import check_environment, check_llm
 from penguin.testing.framing import StreamChecker, assert_well_framed
 from penguin.testing.http_exchange import RecordedRequest
 from penguin.testing.replies import (
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from penguin.testing.provider_server import (
         ScriptedProvider,
         ThreadedProvider,
+        prepared,
         serve_in_thread,
     )
 
@@ -56,6 +59,7 @@ __all__ = [
     "AT_THE_END",
     "Block",
     "Call",
+    "ChaosModel",
     "Fault",
     "Pause",
     "ReadyTurn",
@@ -72,12 +76,15 @@ __all__ = [
     "TurnLike",
     "assert_well_framed",
     "call",
+    "check_environment",
+    "check_llm",
     "cut",
     "dripped",
     "fail",
     "framed",
     "hang",
     "pause",
+    "prepared",
     "raw",
     "refuse",
     "reply",
@@ -90,10 +97,10 @@ __all__ = [
 ]
 
 # Loaded on first use: the server is also run as `python -m`, which warns when its package has loaded it already.
-_LAZY = dict.fromkeys(("ScriptedProvider", "ThreadedProvider", "serve_in_thread"), "penguin.testing.provider_server")
+_IN_THE_SERVER = frozenset({"ScriptedProvider", "ThreadedProvider", "prepared", "serve_in_thread"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _IN_THE_SERVER:
+        return getattr(importlib.import_module("penguin.testing.provider_server"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

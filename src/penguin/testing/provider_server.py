@@ -23,6 +23,8 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +63,7 @@ class ScriptedProvider:
         when_exhausted: ``error`` answers 400, which no client retries, and notes a problem; ``repeat``
             gives the last reply again.
         port: 0 takes a free one.
+        on_request: Called with each request before it is answered.
 
     Attributes:
         requests: Every request so far, refused ones too.
@@ -74,7 +77,14 @@ class ScriptedProvider:
         provider.assert_exhausted()
     """
 
-    def __init__(self, replies: Iterable[ReplyLike], *, when_exhausted: WhenExhausted = "error", port: int = 0) -> None:
+    def __init__(
+        self,
+        replies: Iterable[ReplyLike],
+        *,
+        when_exhausted: WhenExhausted = "error",
+        port: int = 0,
+        on_request: Callable[[RecordedRequest], None] | None = None,
+    ) -> None:
         self.requests: list[RecordedRequest] = []
         self.problems: list[str] = []
         self._replies: deque[ReplyLike] = deque(replies)
@@ -82,6 +92,7 @@ class ScriptedProvider:
         self._when_exhausted = when_exhausted
         self._port = port
         self._answered = 0
+        self._on_request = on_request
 
     @property
     def base_url(self) -> str:
@@ -154,6 +165,8 @@ class ScriptedProvider:
         if request is None:
             return False
         self.requests.append(request)
+        if self._on_request is not None:
+            self._on_request(request)
         self._announce_progress()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_for_departure, connection, request, tasks.cancel_scope)
@@ -239,6 +252,20 @@ def _worded_turn(wire: Wire, reply: Reply, saying: Saying, *, streamed: bool) ->
     return Response(reply, "application/json", [*waits, wire.whole(saying)])
 
 
+def prepared(said: ReadyReply, request: dict[str, Any] | None = None, *, wire: Wire = openai_chat.WIRE) -> Reply:
+    """Word the event stream of a turn now, so that serving it costs next to nothing; for benchmarks.
+
+    Example::
+
+        serve_in_thread([prepared("abcdefgh" * 100_000)], when_exhausted="repeat")
+    """
+    reply = as_reply(said)
+    if not isinstance(reply.content, Turn):
+        return reply
+    words = wire.events(Saying(reply.content, reply.style, request or {}, 0, 1))
+    return replace(reply, content=Raw(b"".join(part for part in words if isinstance(part, bytes))))
+
+
 # ---------------------------------------------------------------- in a thread
 
 
@@ -318,35 +345,27 @@ def main(arguments: Sequence[str] | None = None, output: IO[str] | None = None) 
     parser.add_argument("--record", type=Path, help="append every request to this file, one JSON object a line")
     options = parser.parse_args(arguments)
     script = read_script(options.script)
-    provider = ScriptedProvider(script.replies, when_exhausted=script.when_exhausted, port=options.port)
-    anyio.run(_serve_until_signal, provider, output or sys.stdout, options.record)
+    record = partial(_append_line, options.record) if options.record else None
+    provider = ScriptedProvider(
+        script.replies, when_exhausted=script.when_exhausted, port=options.port, on_request=record
+    )
+    anyio.run(_serve_until_signal, provider, output or sys.stdout)
     return 0
 
 
-async def _serve_until_signal(provider: ScriptedProvider, output: IO[str], record: Path | None) -> None:
+async def _serve_until_signal(provider: ScriptedProvider, output: IO[str]) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with provider, anyio.create_task_group() as tasks:
+        async with provider:
             output.write(json.dumps({"base_url": provider.base_url}) + "\n")
             output.flush()
-            if record is not None:
-                tasks.start_soon(_record_requests, provider, record)
             async for _ in signals:
                 break
-            tasks.cancel_scope.cancel()
 
 
-async def _record_requests(provider: ScriptedProvider, record: Path) -> None:
-    written = 0
-    while True:
-        await provider.wait_for_requests(written + 1)
-        for request in provider.requests[written:]:
-            await _append_line(record, {"method": request.method, "path": request.path, "body": request.body})
-            written += 1
-
-
-async def _append_line(file: Path, entry: dict[str, Any]) -> None:
-    async with await anyio.open_file(file, "a", encoding="utf-8") as lines:
-        await lines.write(json.dumps(entry, ensure_ascii=False) + "\n")
+def _append_line(file: Path, request: RecordedRequest) -> None:
+    entry = {"method": request.method, "path": request.path, "body": request.body}
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

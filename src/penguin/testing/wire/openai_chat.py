@@ -184,5 +184,9 @@ def _wait(seconds: float) -> Iterator[Pause]:
         yield Pause(seconds)
 
 
+# json.dumps with options builds a new encoder for every call, which is most of the cost of a small chunk.
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return _encode(value).encode("utf-8", "surrogatepass")
