@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Agent:
     project: ProjectConfig
     config: AgentConfig
     tools: tuple[Any, ...] = ()
-    environ: Mapping[str, str] = os.environ
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     async def create_session(
         self,
