@@ -80,7 +80,7 @@ class ReadFile:
                 view = self._window(file, first, limit, stopped)
                 self._seen.note_read(state_of(place.real, status, None))
             else:
-                data = file.read(HASH_LIMIT) or b""
+                data = file.read(status.st_size + 1 if status.st_size else HASH_LIMIT) or b""
                 view = self._window_of(data, first, limit, stopped)
                 self._seen.note_read(state_of(place.real, status, data))
         if place.detour:
