@@ -10,6 +10,7 @@ import anyio
 
 from penguin.engine.engine import ContextEngine, EngineSettings, TaskResult
 from penguin.engine.ledger import Facts, Ledger
+from penguin.engine.ports import ContextSource
 from penguin.protocol.builders import (
     is_partial,
     partial_tool_call_output,
@@ -124,7 +125,7 @@ class ListTrace:
     """A trace in memory; `syncs` counts fsync calls."""
 
     def __init__(self) -> None:
-        self.records: list[Message] = []
+        self.files: list[list[Message]] = [[]]
         self.syncs = 0
         self.error: str | None = None
         self.lost = False
@@ -133,7 +134,17 @@ class ListTrace:
         self.records.append(message)
 
     def open_new_file(self) -> None:
-        self.records.clear()
+        if self.records:
+            self.files.append([])
+
+    @property
+    def records(self) -> list[Message]:
+        """The present file."""
+        return self.files[-1]
+
+    @property
+    def everything(self) -> list[Message]:
+        return [record for file in self.files for record in file]
 
     async def sync(self) -> None:
         self.syncs += 1
@@ -164,6 +175,7 @@ class Drive:
         model: LLMInterface | None = None,
         tools: dict[str, ToolFunction] | None = None,
         settings: EngineSettings | None = None,
+        source: ContextSource | None = None,
         records: Iterable[Message] = (),
     ) -> None:
         self.model = model or ScriptedModel(turns)
@@ -178,7 +190,7 @@ class Drive:
         if isinstance(self.model, ScriptedModel) and ledger.history:
             self.model.set_history(ledger.history)
         self.engine = ContextEngine(
-            self.model, self.environment, self.trace, feed=self._take, ledger=ledger, settings=settings
+            self.model, self.environment, self.trace, feed=self._take, ledger=ledger, settings=settings, source=source
         )
         if not self.trace.records:
             self.trace.append(META)
@@ -213,9 +225,9 @@ class Drive:
     def check(self) -> None:
         """What holds after every task, whatever happened in it."""
         assert_well_framed(self.stream)
-        assert_same_order(self.stream, self.trace.records)
-        assert_answered_once(self.trace.records)
-        assert_resumes_alike(self.engine.ledger.facts(), self.trace.records)
+        assert_same_order(self.stream, self.trace.everything)
+        assert_answered_once(self.trace.everything)
+        assert_resumes_alike(self.engine.ledger.facts(), self.trace.everything)
         assert len(self.environment.executed) == len(set(self.environment.executed))
 
 

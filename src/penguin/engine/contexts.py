@@ -57,7 +57,7 @@ class Contexts:
         if self._policy is None or not self._supported or (inside_task and self._policy.mode == "discard"):
             return None
         reason = self._policy.reason_to_compact(self._recorder.ledger)
-        return reason if reason is None or self._is_worth_it(self._policy) else None
+        return reason if reason != "context" or self._is_worth_it(self._policy) else None
 
     async def compact(self, reason: CompactionReason, thinking_level: ThinkingLevel | None = None) -> StopReason:
         """Compact now; on success the next context is open."""
@@ -118,10 +118,8 @@ class Contexts:
     def _is_worth_it(self, policy: CompactionPolicy) -> bool:
         """A compaction that did not help is not repeated at once: only when the window is really full (E20)."""
         ledger = self._recorder.ledger
-        futile = self._given_up or (ledger.opened_by_summary and ledger.turns <= 1)
-        if not futile or ledger.turns == 0:
-            return ledger.turns > 0
-        if ledger.context_tokens >= policy.window_limit and ledger.turns > 1:
+        futile = self._given_up or (ledger.opened_by_summary and ledger.opening_tokens >= policy.threshold)
+        if not futile or (ledger.context_tokens >= policy.window_limit and ledger.turns > 1):
             return True
         self._say_once()
         return False

@@ -65,6 +65,7 @@ class Ledger:
         turns: committed requests of this context, compaction requests not counted.
         tokens: the session's usage so far, across contexts.
         context_tokens: tokens the last request occupied.
+        opening_tokens: tokens the first request of this context occupied.
         call_ids: every tool-call id seen, for the session-wide allocator.
         closed: whether a completed compaction closed this context; the next one starts empty.
         summary: what opens the next context after a summarizing compaction.
@@ -85,6 +86,7 @@ class Ledger:
         self.turns = 0
         self.tokens = TokenCounts()
         self.context_tokens = 0
+        self.opening_tokens = 0
         self.call_ids: set[str] = set()
         self.closed = False
         self.summary: str | None = None
@@ -138,7 +140,7 @@ class Ledger:
         self.meta = meta
         self.history = []
         self.turns = 0
-        self.context_tokens = 0
+        self.context_tokens = self.opening_tokens = 0
         self.closed, self.summary, self._compaction = False, None, None
         self.opened_by_summary = False
         self._due, self._held, self._attempts, self._ending = [], [], [], "open"
@@ -210,6 +212,8 @@ class Ledger:
     def _count(self, usage: TokenUsage) -> None:
         self.tokens = usage.session
         self.context_tokens = usage.request.total
+        if self.turns == 0 and self._compaction is None:
+            self.opening_tokens = usage.request.total
 
     def _abort(self, message: Message) -> None:
         if self._attempts:
