@@ -264,6 +264,17 @@ async def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     assert response.status_code == 400
 
 
+@pytest.mark.parametrize("nonsense", [b"hello\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"GE"])
+async def test_a_client_that_talks_nonsense_disturbs_nobody(nonsense: bytes) -> None:
+    async with ScriptedProvider(["fine"]) as provider:
+        async with await anyio.connect_tcp("127.0.0.1", int(provider.host_url.rpartition(":")[2])) as stream:
+            await stream.send(nonsense)
+            await stream.send_eof()
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.receive()
+        assert joined(await post(provider), "content") == "fine"
+
+
 async def test_a_used_up_script_is_refused_for_good() -> None:
     async with ScriptedProvider(["one"]) as provider:
         await post(provider)
@@ -436,17 +447,20 @@ async def test_a_pause_keeps_the_next_words_back() -> None:
 
 async def test_the_fault_of_a_turn_is_what_a_provider_would_do() -> None:
     refused = turn(fault=fail("timeout", "overloaded", "busy", http_status=503, retry_after=2.5))
+    thoughtful = turn(think("01234"), pause(0), say("56789"), delta_size=4, fault=fail("timeout", after=3))
     too_long = turn(call("t", "0123456789", id="c"), delta_size=4, fault=fail("malformed", cut_off=True, after=2))
     broken = turn("0123456789", delta_size=4, fault=fail("timeout", after=2))
-    async with ScriptedProvider([refused, too_long, broken]) as provider:
+    async with ScriptedProvider([refused, too_long, broken, thoughtful]) as provider:
         first, second = await post(provider), await post(provider)
-        third = await exchange(provider)
+        third, fourth = await exchange(provider), await exchange(provider)
     assert (first.status_code, first.headers["retry-after"], first.json()["error"]["message"]) == (503, "2.5", "busy")
     assert "".join(p["function"]["arguments"] for p in call_pieces(second)) == "01234567"
     assert finish_reasons(second) == ["length"]
     assert b'"0123"' in third
     assert b'"4567"' in third
     assert b'"89"' not in third
+    assert b'"5678"' in fourth
+    assert b'"9"' not in fourth
     assert third.endswith(b"<reset>")
 
 

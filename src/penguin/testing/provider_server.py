@@ -152,8 +152,8 @@ class ScriptedProvider:
 
     async def _serve_connection(self, stream: SocketStream) -> None:
         connection = Connection(stream)
-        # A client may vanish at any moment; for a server of faults that is no trouble.
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
+        # A client may vanish or talk nonsense at any moment; the other connections must not notice.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError, ValueError):
             async with stream:
                 stream.extra(SocketAttribute.raw_socket).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while await self._serve_request(connection):
