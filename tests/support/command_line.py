@@ -102,7 +102,7 @@ class Terminal:
         self._pid, self._master = pty.fork()
         if self._pid == 0:
             os.chdir(place.workspace)
-            os.execve(sys.executable, [*COMMAND, *arguments], {**place.environment, "TERM": "xterm-256color"})
+            os.execve(sys.executable, [*COMMAND, *arguments], {**place.environment, "TERM": "xterm-256color"})  # noqa: S606
 
     def __enter__(self) -> Self:
         return self

@@ -176,11 +176,12 @@ class Drive:
         tools: dict[str, ToolFunction] | None = None,
         settings: EngineSettings | None = None,
         source: ContextSource | None = None,
+        trace: ListTrace | None = None,
         records: Iterable[Message] = (),
     ) -> None:
         self.model = model or ScriptedModel(turns)
         self.environment = FakeEnvironment(tools)
-        self.trace = ListTrace()
+        self.trace = trace or ListTrace()
         self.stream: list[Message] = []
         self.on_message: Callable[[Message], None] = lambda message: None
         ledger = Ledger()
