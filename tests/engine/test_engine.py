@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from tests.support.engine_kit import Drive, allow, text_of
+from tests.support.engine_kit import Drive, allow, call_id_of, text_of
 
 from penguin.engine.engine import EngineSettings
 from penguin.protocol.blocks import NO_OUTPUT
@@ -65,7 +65,7 @@ async def test_E3_to_E7_three_parallel_tools_one_denied_one_slow() -> None:
     assert [word for word in outline if word.startswith(("allow", "deny"))] == ["allow a", "deny b", "allow c"]
     assert [word for word in outline if word.startswith("output")] == ["output b aborted", "output c", "output a"]
     assert outline.index("end completed") < outline.index("output c")
-    assert [message.payload.tool_call_id for message in drive.sent()] == ["a", "b", "c"]
+    assert [call_id_of(message) for message in drive.sent()] == ["a", "b", "c"]
     assert drive.environment.executed == ["a", "c"]
     drive.check()
 
@@ -130,7 +130,6 @@ async def test_E4_a_denied_call_is_answered_at_once_without_fragments() -> None:
     drive = Drive([turn(call("echo", id="a")), "ok"])
     await drive.run(approve=deny)
     output = next(message for message in drive.stream if drive.outline([message]) == ["output a aborted"])
-    assert output.payload.stop_reason == "aborted"
     assert "denied" in text_of(output)
     assert not [m for m in drive.stream if type(m.payload).__name__ == "PartialToolCallOutput"]
 

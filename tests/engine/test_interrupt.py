@@ -9,7 +9,7 @@ import anyio
 import pytest
 import trio
 import trio.testing
-from tests.support.engine_kit import Drive, ends_with_abort, text_of
+from tests.support.engine_kit import Drive, call_id_of, ends_with_abort, text_of
 
 from penguin.engine.engine import EngineSettings
 from penguin.engine.retry import RetryPolicy
@@ -103,7 +103,7 @@ async def test_E12_outputs_that_answer_a_committed_turn_stay_outputs() -> None:
     await drive.run("next")
     output, block, prompt = drive.sent()
     assert text_of(output) == "out"
-    assert output.payload.tool_call_id == "a"
+    assert call_id_of(output) == "a"
     assert "turn_aborted" in text_of(block)
     assert text_of(prompt) == "next"
     drive.check()
@@ -112,7 +112,7 @@ async def test_E12_outputs_that_answer_a_committed_turn_stay_outputs() -> None:
 @pytest.mark.anyio
 async def test_E12_input_that_was_never_sent_is_held_unchanged_with_its_images() -> None:
     drive = Drive(["ok"])
-    prompt = [user_text("look"), image_url("https://example.org/a.png")]
+    prompt: list[Message] = [user_text("look"), image_url("https://example.org/a.png")]
     result = await drive.engine.run(prompt, interrupted="aborted by user")
     assert result.stop_reason == "aborted"
     assert drive.outline() == ["Abort"]

@@ -155,7 +155,7 @@ def test_T9_D36_the_model_is_told_which_calls_never_started_and_which_have_an_un
 
 
 def test_T9_D36_a_second_crash_gives_the_same_history() -> None:
-    first = [
+    first: list[Message] = [
         META,
         user_text("go"),
         request_begin(),

@@ -234,10 +234,18 @@ class Drive:
 
 def text_of(message: Message) -> str:
     match message.payload:
-        case Text(text=text) | ToolCallOutput(output=text):
+        case Text(text=text) | PartialText(text=text) | ToolCallOutput(output=text):
             return text
         case payload:
             return type(payload).__name__
+
+
+def call_id_of(message: Message) -> str:
+    match message.payload:
+        case ToolCall(tool_call_id=call_id) | ToolCallOutput(tool_call_id=call_id):
+            return call_id
+        case _:
+            return ""
 
 
 def outline_of(message: Message) -> str:

@@ -122,10 +122,10 @@ class PartialAggregator:
 
     def add(self, message: Message) -> Message | None:
         """Take one message; returns the complete message when it closes a segment."""
-        key = segment_key(message)
-        if key is None:
-            return None
         payload = message.payload
+        key = segment_key(message)
+        if key is None or not isinstance(payload, _PARTIALS):
+            return None
 
         if payload.event_type == "start" or key not in self._open:
             self._open[key] = _Segment(message)
