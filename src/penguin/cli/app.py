@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from penguin._version import VERSION
 from penguin.cli.complaints import explain
 from penguin.cli.debug_log import DebugSwitch
 from penguin.cli.lazy_group import Entry, LazyGroup, debug_option
+from penguin.cli.streams import ReaderLeft, reader_left
 
-app = LazyGroup(
+
+class App(LazyGroup):
+    """The whole command."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named.
+
+        Raises:
+            ReaderLeft: nobody reads our output any more. click would take the broken pipe itself for a failure.
+        """
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if reader_left(error):
+                raise ReaderLeft from error
+            raise
+
+
+app = App(
     name="penguin",
     entries={
         "run": Entry("penguin.cli.commands.run:run", "Give the agent one task and show how it does it."),
@@ -33,11 +54,11 @@ def run_command_line(arguments: list[str]) -> int:
     switch = DebugSwitch()
     try:
         status = app.main(args=arguments, prog_name="penguin", standalone_mode=False, obj=switch)
-    except OSError as error:
-        if error.filename is None:
-            # Mostly a broken pipe: what it means is decided where the process ends.
-            raise
-        return explain(error, debug=switch.on)
+    except ReaderLeft:
+        raise
+    except SystemExit as click_gave_up:
+        # In this mode click leaves that way for one reason: the reader of the help text has gone.
+        raise ReaderLeft from click_gave_up
     except Exception as error:  # noqa: BLE001 - the top of the program
         return explain(error, debug=switch.on)
     finally:

@@ -25,8 +25,8 @@ class Display(Protocol):
         """Show one message now; raises OSError when nobody reads any more."""
         ...
 
-    def finish(self, answer: str) -> None:
-        """The task is over; ``answer`` is the assistant's last words."""
+    def finish(self, answer: str, summary: str) -> None:
+        """The task is over; ``answer`` is the assistant's last words, ``summary`` one line of numbers."""
         ...
 
 
@@ -47,9 +47,10 @@ class TerminalDisplay:
         self._transcript.show(message)
         self._stream.flush()
 
-    def finish(self, answer: str) -> None:  # noqa: ARG002 - it was on screen already
-        """Close what is open."""
+    def finish(self, answer: str, summary: str) -> None:  # noqa: ARG002 - the answer was on screen already
+        """Close what is open and add the numbers."""
         self._transcript.close()
+        self._stream.write(f"\n{Look.of(self._stream).dim(summary)}\n")
         self._stream.flush()
 
 
@@ -75,9 +76,11 @@ class PipeDisplay:
         self._transcript.show(message)
         self._progress.flush()
 
-    def finish(self, answer: str) -> None:
+    def finish(self, answer: str, summary: str) -> None:
         """Print the answer; escape codes in it are made visible (--json has it byte for byte)."""
         self._transcript.close()
+        self._progress.write(f"\n{Look.of(self._progress).dim(summary)}\n")
+        self._progress.flush()
         if answer.strip():
             self._output.write(visible(answer.rstrip("\n")) + "\n")
         self._output.flush()
@@ -96,8 +99,8 @@ class JsonDisplay:
         self._output.write(message.line + b"\n")
         self._output.flush()
 
-    def finish(self, answer: str) -> None:
-        """Nothing is left to say."""
+    def finish(self, answer: str, summary: str) -> None:
+        """Nothing is left to say: the messages have it all."""
 
 
 class PausableDisplay:
@@ -107,21 +110,12 @@ class PausableDisplay:
         self._display = display
         self._held: list[Message] | None = None
 
-    @property
-    def estimated(self) -> bool:
-        """Whether some token counts are estimates."""
-        return self._display.estimated
-
     def show(self, message: Message) -> None:
         """Show one message, now or when the question is answered."""
         if self._held is None:
             self._display.show(message)
         else:
             self._held.append(message)
-
-    def finish(self, answer: str) -> None:
-        """Close what is open."""
-        self._display.finish(answer)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -24,15 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _status(given)
-        streams.flush()
-    except OSError as error:
-        if not streams.reader_left(error):
+        return streams.flushed(status)
+    except (streams.ReaderLeft, OSError) as error:
+        if isinstance(error, OSError) and not streams.reader_left(error):
             raise
         streams.abandon_output()
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
-    return status
 
 
 def _status(arguments: list[str]) -> int:

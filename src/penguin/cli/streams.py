@@ -11,6 +11,10 @@ _READER_LEFT = (errno.EPIPE, errno.EIO, errno.ECONNRESET)
 """A pipe whose reader ended, a terminal that was closed, a socket as output whose peer is gone."""
 
 
+class ReaderLeft(Exception):
+    """Whoever read our output has had enough: no fault of ours, and no failure."""
+
+
 def prepare() -> None:
     """Make the three standard streams usable whatever the caller handed over; once, before anything is opened."""
     _fill_closed_descriptors()
@@ -32,14 +36,24 @@ def _fill_closed_descriptors() -> None:
 
 
 def reader_left(error: OSError) -> bool:
-    """Whether a write failed because whoever read our output has had enough: no fault of ours."""
-    return error.errno in _READER_LEFT
+    """Whether a write failed because nobody reads any more; a file that cannot be read has a name."""
+    return error.errno in _READER_LEFT and error.filename is None
 
 
-def flush() -> None:
-    """Bring out what is buffered, here where a reader that left can still be met; Python's own exit would complain."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+def flushed(status: int) -> int:
+    """Bring out what is buffered while a reader that left can still be met; Python's own exit would complain.
+
+    Raises:
+        ReaderLeft: nobody reads any more.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError as error:
+        if reader_left(error):
+            raise ReaderLeft from error
+        raise
+    return status
 
 
 def abandon_output() -> None:

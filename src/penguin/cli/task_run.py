@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ import anyio
 from penguin.cli.asking import TerminalQuestion, somebody_there
 from penguin.cli.complaints import complain
 from penguin.cli.display import Display, PausableDisplay
-from penguin.cli.render.look import Look
 from penguin.cli.render.usage import usage_line
 from penguin.cli.stopping import Stop
 from penguin.protocol.builders import user_text
@@ -75,16 +73,14 @@ async def run_task(
     async with session.run([user_text(text) for text in prompt], approve=approval) as stream:
         async for message in stream:
             pausable.show(message)
-    display.finish(stream.result.text)
-    _print_usage(session, stream, time.monotonic() - started, estimated=display.estimated)
+    display.finish(stream.result.text, _summary(session, stream, time.monotonic() - started, display.estimated))
     _say_how_it_ended(session, stream, approval)
     return _exit_status(stream, approval)
 
 
-def _print_usage(session: Session, stream: TaskStream, seconds: float, *, estimated: bool) -> None:
-    result = stream.result
-    line = usage_line(result.usage, turns=result.turns, seconds=seconds, estimated=estimated)
-    print(Look.of(sys.stderr).dim(f"\n{line}, {session.id}"), file=sys.stderr)
+def _summary(session: Session, stream: TaskStream, seconds: float, estimated: bool) -> str:  # noqa: FBT001 - four facts
+    numbers = usage_line(stream.result.usage, turns=stream.result.turns, seconds=seconds, estimated=estimated)
+    return f"{numbers}, {session.id}"
 
 
 def _say_how_it_ended(session: Session, stream: TaskStream, approval: Approval) -> None:
