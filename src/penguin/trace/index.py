@@ -21,8 +21,8 @@ _HEAD = 100
 class SessionSummary:
     """A session as a list shows it.
 
-    ``files`` counts its model contexts. ``title`` is the first 60 characters of the first prompt. ``problem`` says why the trace cannot be read; then the fields
-    from the trace are empty.
+    ``files`` counts its model contexts. ``title`` is the first 60 characters of the first prompt.
+    ``problem`` says why the trace cannot be read; then the fields from the trace are empty.
     """
 
     session_id: str

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-_SESSION_ID = re.compile(r"session-(\d{4}-\d{2}-\d{2})-\d{2}-\d{2}-\d{2}-[0-9a-f]{8}")
+_SESSION_ID = re.compile(r"session-(\d{4}-\d{2}-\d{2})-\d{2}-\d{2}-\d{2}-[0-9a-f]{8}", re.ASCII)
 # The reference traces are called trace-<session>_<index>.jsonl; such a file is read by its path.
-_FILE_NAME = re.compile(r"(?:trace-)?(?P<session>.+)_(?P<index>\d{3,})\.jsonl")
+_FILE_NAME = re.compile(r"(?:trace-)?(?P<session>.+)_(?P<index>\d{3,})\.jsonl", re.ASCII)
 
 
 def new_session_id(now: datetime | None = None, random: Callable[[int], str] = secrets.token_hex) -> str:
