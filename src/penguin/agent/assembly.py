@@ -13,6 +13,7 @@ from penguin.agent.models import choose_model, model_config
 from penguin.engine.compaction import CompactionPolicy
 from penguin.engine.engine import EngineSettings
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
+from penguin.environment.function_tool import installed_tools
 from penguin.environment.tools.builtin import builtin_definition
 from penguin.llm import catalog
 from penguin.llm.model import create_model
@@ -190,7 +191,7 @@ class Assembly:
         return Environment(
             EnvironmentConfig(
                 workspace_dir=parts.workspace,
-                tool_config=ToolConfig(builtin=definitions, custom_tools=parts.tools),
+                tool_config=ToolConfig(builtin=definitions, custom_tools=(*parts.tools, *installed_tools())),
                 vault=vault,
                 scratchpad_dir=self.paths.scratchpad(session_id),
                 session_id=session_id,
