@@ -70,13 +70,13 @@ class Place:
             cwd=self.workspace,
             env={**self.environment, **(variables or {})},
             check=False,
+            stdin=subprocess.DEVNULL if typed is None else None,
+            input=None if typed is None else _bytes(typed),
             capture_output=True,
             timeout=30,
-            **({"stdin": subprocess.DEVNULL} if typed is None else {"input": _bytes(typed)}),  # type: ignore[arg-type]
         )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        )
+        output, errors = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start with pipes, standard input from /dev/null."""

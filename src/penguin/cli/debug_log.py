@@ -35,7 +35,9 @@ class DebugSwitch:
     def close(self) -> None:
         """Finish the file."""
         if self._handler is not None:
-            self._handler.close()
+            from penguin.cli.log_file import stop_logging  # noqa: PLC0415 - as below
+
+            stop_logging(self._handler)
 
     def _write_log(self, path: Path) -> None:
         # Nothing on the ordinary path needs logging configured, and it costs 20 ms.
