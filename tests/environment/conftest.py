@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
-from penguin.environment.tool import Confinement
+from penguin.environment.processes import CommandSessions
+from penguin.environment.shell_environment import ShellEnvironment
+from penguin.environment.tool import Confinement, Services
+from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS
 from penguin.protocol.builders import tool_call
 from penguin.protocol.interfaces import ToolExecutionRequest
 from penguin.protocol.messages import Message, PartialToolCallOutput, ToolCallOutput
@@ -78,3 +81,40 @@ def make_desk(workspace: Path, scratchpad: Path) -> Callable[..., Desk]:
         return Desk(Environment(config))
 
     return make
+
+
+@pytest.fixture
+async def commands() -> AsyncIterator[CommandSessions]:
+    """The commands of one session; ends whatever a test started."""
+    sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3)
+    yield sessions
+    await sessions.aclose()
+
+
+@pytest.fixture
+def shell(make_desk: Callable[..., Desk], commands: CommandSessions) -> Desk:
+    """A desk with the command tools only."""
+    names = [name for name in BUILTIN_TOOL_DEFINITIONS if name.endswith("_command")]
+    return make_desk(
+        builtin=[BUILTIN_TOOL_DEFINITIONS[each] for each in names], services=Services(command_sessions=commands)
+    )
+
+
+@pytest.fixture
+def is_running() -> Callable[[int | str], bool]:
+    """Whether a process is alive, by number or by a piece of its command line; a zombie is not."""
+
+    def look(wanted: int | str) -> bool:
+        return any(
+            wanted == int(entry.name) if isinstance(wanted, int) else wanted in command_line(entry)
+            for entry in Path("/proc").glob("[0-9]*")
+            if command_line(entry)
+        )
+
+    def command_line(entry: Path) -> str:
+        try:  # empty for a zombie
+            return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+
+    return look

@@ -116,6 +116,11 @@ _PIECES = [
 ]
 
 
+def test_N11_an_escape_cut_in_two_still_ends_the_string_before_it() -> None:
+    text = TerminalText()
+    assert text.feed(b"\x1b]0;title\x1b[") + text.feed(b"1mbold\n") == "bold\n"
+
+
 @given(st.lists(st.sampled_from(_PIECES) | st.binary(max_size=4), max_size=40), st.data())
 def test_N11_any_split_of_the_bytes_gives_the_same_text(pieces: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(pieces)

@@ -33,7 +33,14 @@ def _write_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
     return WriteFile(definition, setup)
 
 
+def _exec_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.exec_command import ExecCommand  # noqa: PLC0415 - see the module's docstring
+
+    return ExecCommand(definition, setup)
+
+
 BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
+    "exec_command": _exec_command,
     "read_file": _read_file,
     "edit_file": _edit_file,
     "write_file": _write_file,
@@ -41,7 +48,8 @@ BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
 """A factory for each name that ``tools.builtin`` may hold."""
 
 BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {
-    each.name: each for each in (definitions.READ_FILE, definitions.EDIT_FILE, definitions.WRITE_FILE)
+    each.name: each
+    for each in (definitions.EXEC_COMMAND, definitions.READ_FILE, definitions.EDIT_FILE, definitions.WRITE_FILE)
 }
 """What each built-in tool is when nothing is configured, in the order the model sees them."""
 

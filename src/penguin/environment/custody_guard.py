@@ -1,0 +1,255 @@
+"""Find and end every process that carries a custody mark (N9).
+
+The harness imports this module, and runs it once more as a process of its own: ``python -I -S custody_guard.py``,
+the guard, which outlives a harness that is killed. So it uses the standard library only, and nothing of Penguin.
+
+A process belongs to a scope when the mark in its environment lies in that scope, when it is in the session of such
+a process, or when it descends from one. ``setsid`` and double forks change none of that. What escapes: a process that
+cleared its environment, left the session and lost its parent; one that overwrote its environment in place; one that
+runs as another user whom we may not signal. ``env -u PENGUIN_CUSTODY setsid -f …`` detaches something
+on purpose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+VARIABLE = "PENGUIN_CUSTODY"
+"""Holds the marks of all harnesses above, outermost first, joined by ``:``."""
+
+GRACE = 2.0
+"""Seconds between TERM and KILL."""
+_KILL_PATIENCE = 5.0  # after KILL only a process in uninterruptible sleep is left, and nothing ends that
+_PREFIX = VARIABLE.encode() + b"="
+_PROC = "/proc"
+
+
+class Process(NamedTuple):
+    """A live process; ``started`` (clock ticks since boot) tells it from a later one with the same number."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+    command: str
+
+
+Find: TypeAlias = Callable[[], "list[Process]"]
+"""Looks at the process table and returns those that are to end."""
+
+
+def available() -> bool:
+    """Whether this system shows the environment of processes; elsewhere only process groups are ended."""
+    return Path(_PROC, "self", "environ").exists()
+
+
+# ---------------------------------------------------------------- finding
+
+
+def members(scope: str, sessions: Iterable[int] = (), harness_session: int | None = None) -> list[Process]:
+    """Every live process in ``scope`` or in one of ``sessions``, and their descendants; never the caller itself.
+
+    ``harness_session`` (default: the caller's) is the session the harness was started in.
+    """
+    pids = _all_pids()
+    marked = {pid for pid in pids if _is_marked(pid, scope)}
+    wanted_sessions = set(sessions)
+    if not marked and not wanted_sessions:
+        return []
+    table = {process.pid: process for process in map(_look_at, pids) if process}
+    wanted_sessions |= {table[pid].session for pid in marked if pid in table}
+    # A marked process that was started without a session of its own must not take the user's terminal with it.
+    wanted_sessions.discard(os.getsid(0) if harness_session is None else harness_session)
+    found = {pid for pid, process in table.items() if pid in marked or process.session in wanted_sessions}
+    return [table[pid] for pid in sorted(_with_descendants(found & table.keys(), table) - {os.getpid()})]
+
+
+def _all_pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - half the time of Path
+    except OSError:
+        return []
+
+
+def _is_marked(pid: int, scope: str) -> bool:
+    environment = _read(f"{_PROC}/{pid}/environ")
+    if _PREFIX not in environment:
+        return False
+    marks = next((item for item in environment.split(b"\0") if item.startswith(_PREFIX)), b"")[len(_PREFIX) :]
+    return any(mark.startswith(scope.encode()) for mark in marks.split(b":"))
+
+
+def _look_at(pid: int) -> Process | None:
+    # The name stands in parentheses and may hold spaces and parentheses itself.
+    name, _, rest = _read(f"{_PROC}/{pid}/stat").rpartition(b")")
+    fields = rest.split()
+    if not fields or fields[0] in {b"Z", b"X"}:
+        return None
+    command = name.partition(b"(")[2].decode(errors="replace")
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), command)
+
+
+def _with_descendants(found: set[int], table: dict[int, Process]) -> set[int]:
+    found = set(found)
+    while more := {pid for pid, process in table.items() if process.parent in found} - found:
+        found |= more
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - half the time of Path, and a scan does this for every process
+            return file.read()
+    except OSError:
+        return b""
+
+
+# ---------------------------------------------------------------- ending
+
+
+def end_all(find: Find, grace: float = GRACE) -> bool:
+    """End what ``find`` finds: TERM, after ``grace`` seconds KILL, again until nothing is left.
+
+    Blocks for up to ``grace`` plus five seconds; ``False`` when something could not be ended.
+    """
+    deadline = time.monotonic() + grace
+    asked: set[Process] = set()
+    while remaining := find():
+        now = time.monotonic()
+        if now > deadline + _KILL_PATIENCE:
+            return False
+        if now >= deadline:
+            _signal_and_wait(remaining, signal.SIGKILL, 0.5)
+        else:
+            fresh = set(remaining) - asked
+            asked |= fresh
+            _signal_and_wait(remaining, signal.SIGTERM, deadline - now, fresh)
+    return True
+
+
+def _signal_and_wait(
+    processes: list[Process], number: signal.Signals, timeout: float, only: set[Process] | None = None
+) -> None:
+    """Signal the processes (or ``only`` some of them), then wait until all are gone or ``timeout`` seconds passed."""
+    with contextlib.ExitStack() as opened:
+        poller = select.poll()
+        waiting = 0
+        for process in processes:
+            descriptor = _open(process)
+            if descriptor is None:
+                continue
+            opened.callback(os.close, descriptor)
+            poller.register(descriptor, select.POLLIN)
+            waiting += 1
+            if only is None or process in only:
+                _send(descriptor, number)
+        _wait_for_exits(poller, waiting, time.monotonic() + timeout)
+
+
+def _open(process: Process) -> int | None:
+    """A descriptor of exactly this process: numbers are reused, descriptors are not."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    seen = _look_at(process.pid)
+    if seen is None or seen.started != process.started:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _send(descriptor: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        signal.pidfd_send_signal(descriptor, number)
+        if number is not signal.SIGKILL:
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process would never see it
+
+
+def _wait_for_exits(poller: select.poll, waiting: int, deadline: float) -> None:
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poller.poll(left * 1000):
+            poller.unregister(descriptor)
+            waiting -= 1
+
+
+# ---------------------------------------------------------------- the ledger of harnesses
+
+
+def enter(ledger: Path, scope: str) -> Path:
+    """Note in the directory ``ledger`` that this process is answerable for ``scope``; returns the entry."""
+    ledger.mkdir(mode=0o700, parents=True, exist_ok=True)
+    entry = ledger / scope.rstrip(".")
+    mine = _look_at(os.getpid())
+    entry.write_text(f"{os.getpid()} {mine.started if mine else 0} {os.getsid(0)} {_this_place()}\n")
+    return entry
+
+
+def end_left_behind(ledger: Path) -> int:
+    """End what harnesses left that are gone from this host; returns how many scopes were swept."""
+    swept = 0
+    for entry in sorted(ledger.iterdir()) if ledger.is_dir() else []:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid, started, session, place = entry.read_text().split(maxsplit=3)
+            # Of another host, container or boot: its processes cannot be seen from here.
+            if place.strip() == _this_place() and _is_gone(int(pid), int(started)):
+                _sweep(entry, int(session))
+                swept += 1
+    return swept
+
+
+def _sweep(entry: Path, harness_session: int) -> None:
+    if end_all(lambda: members(entry.name + ".", harness_session=harness_session)):
+        entry.unlink(missing_ok=True)
+
+
+def _is_gone(pid: int, started: int) -> bool:
+    seen = _look_at(pid)
+    return seen is None or seen.started != started
+
+
+def _this_place() -> str:
+    boot = _read(f"{_PROC}/sys/kernel/random/boot_id").decode().strip()
+    try:
+        namespace = str(Path(_PROC, "self", "ns", "pid").readlink())
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}/{boot}/{namespace}"
+
+
+# ---------------------------------------------------------------- the guard
+
+
+def main(scope: str, harness: int, session: int, ledger: Path | None) -> None:
+    """Wait on standard input for the end of the harness, then end everything in ``scope``."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    _wait_for_the_end_of(harness)
+    if end_all(lambda: members(scope, harness_session=session)) and ledger:
+        (ledger / scope.rstrip(".")).unlink(missing_ok=True)
+    if ledger:
+        end_left_behind(ledger)
+
+
+def _wait_for_the_end_of(harness: int) -> None:
+    poller = select.poll()
+    poller.register(0, select.POLLIN | select.POLLHUP)
+    # The pipe alone would not do: a process forked from the harness (multiprocessing) holds a copy of its other end.
+    with contextlib.suppress(OSError):
+        poller.register(os.pidfd_open(harness), select.POLLIN)
+    while not poller.poll():
+        pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]) if len(sys.argv) > 4 else None)  # noqa: PLR2004

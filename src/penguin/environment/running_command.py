@@ -1,0 +1,362 @@
+"""One command while it runs: its process, its output as text, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import re
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+
+from penguin.environment import custody, custody_guard
+from penguin.environment.backlog import Backlog
+from penguin.environment.terminal_text import TerminalText
+
+CHUNK = 256 * 1024
+SILENCE = 1.0
+"""Seconds without output after which an unfinished line is shown (N11)."""
+DRAIN = 0.1
+"""Seconds to wait for the rest of the output when the shell has exited but something holds its pipe (N8)."""
+
+_READS_AT_THE_END = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start: ``arguments`` is run in ``scope``; ``cmd`` and ``description`` are for people."""
+
+    cmd: str
+    arguments: list[str]
+    directory: str
+    variables: dict[str, str]
+    scope: str
+    description: str = ""
+    tty: bool = False
+    writable: bool = False
+
+
+class RunningCommand:
+    """A process that leads its own session, with standard output and error in one pipe (or a terminal).
+
+    Its output is read either by whoever awaits :meth:`follow` or by the background reader, never by both. The shell is
+    reaped only by :meth:`close` when something of its session may be alive: until then nobody else gets its number.
+
+    Raises:
+        OSError: The program could not be started.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.process_id: str | None = None
+        self.asked_for_background = False
+        self.lock = threading.Lock()
+        self.last_used = time.monotonic()
+        self.backlog = Backlog()
+        self.text = TerminalText()
+        self.returncode: int | None = None
+        self.adopted = False
+        self.outlived = False
+        self._settle = math.inf
+        self._spoke_at = 0.0
+        self._closed = False
+        self._selector = selectors.DefaultSelector()
+        self._start()
+
+    # ------------------------------------------------------------ starting
+
+    def _start(self) -> None:
+        with contextlib.ExitStack() as theirs:
+            output = self._open_terminal(theirs) if self.launch.tty else self._open_pipes(theirs)
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - running what the model asks for is the purpose
+                    self._arguments,
+                    stdin=self._their_input,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self.launch.directory,
+                    env=self.launch.variables,
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._close_input()
+                self._close_output()
+                self._selector.close()
+                raise
+        self.pid = self._process.pid
+        self._exit = _exit_descriptor(self._process)
+        self._selector.register(self._output, selectors.EVENT_READ)
+        self._selector.register(self._exit, selectors.EVENT_READ)
+
+    def _open_pipes(self, theirs: contextlib.ExitStack) -> int:
+        self._arguments = self.launch.arguments
+        self._output, output = os.pipe()
+        theirs.callback(os.close, output)
+        os.set_blocking(self._output, False)
+        with contextlib.suppress(OSError, AttributeError):  # a user has only so much; the usual 64 KiB work as well
+            fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, CHUNK)
+        self._input: int | None = None
+        self._their_input = subprocess.DEVNULL
+        if self.launch.writable:
+            self._their_input, self._input = os.pipe()
+            theirs.callback(os.close, self._their_input)
+            os.set_blocking(self._input, False)
+        return output
+
+    def _open_terminal(self, theirs: contextlib.ExitStack) -> int:
+        import termios  # noqa: PLC0415 - seldom needed
+
+        self._output, terminal = os.openpty()
+        theirs.callback(os.close, terminal)
+        os.set_blocking(self._output, False)
+        attributes = termios.tcgetattr(terminal)
+        attributes[1] &= ~termios.ONLCR  # line ends stay as the program wrote them
+        termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+        termios.tcsetwinsize(terminal, (40, 120))
+        self._input = os.dup(self._output)
+        self._their_input = terminal
+        # A session leader gets the first terminal it opens as its controlling one: that is how Ctrl-C and /dev/tty
+        # come to work without code between fork and exec.
+        shell = self.launch.arguments[0]
+        opening = 'terminal=$1; shift; exec <>"$terminal" >&0 2>&0 && exec "$@"'
+        self._arguments = [shell, "-c", opening, shell, os.ttyname(terminal), *self.launch.arguments]
+        return terminal
+
+    # ------------------------------------------------------------ reading
+
+    def fileno(self) -> int:
+        """Readable when there is output, or when the shell has exited."""
+        return self._selector.fileno()
+
+    @property
+    def exited(self) -> bool:
+        """Whether the shell has exited."""
+        return self.returncode is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to wait for: the shell has exited, and what it left has closed its output."""
+        return self.exited and not (self.outlived and self.output_open)
+
+    @property
+    def output_open(self) -> bool:
+        """Whether somebody may still write."""
+        return self._output >= 0
+
+    def read(self) -> bytes:
+        """What is there now, at most 256 KiB; never waits."""
+        if self._output < 0:
+            return b""
+        try:
+            data = os.read(self._output, CHUNK)
+        except BlockingIOError:
+            return b""
+        except OSError:  # EIO: the last writer has closed the terminal
+            data = b""
+        if not data:
+            self._close_output()
+        return data
+
+    def notice_exit(self) -> None:
+        """Look whether the shell has exited, without reaping it."""
+        if self.exited:
+            return
+        status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if status is not None:
+            killed = status.si_code in {os.CLD_KILLED, os.CLD_DUMPED}
+            self.returncode = -status.si_status if killed else status.si_status
+            self._selector.unregister(self._exit)
+            os.close(self._exit)
+
+    def absorb(self) -> None:
+        """Move what is there into the backlog; for the background reader."""
+        with self.lock:
+            if not self.adopted:  # the reader had seen it ready just before somebody else took over
+                return
+            self.notice_exit()
+            data = self.read()
+            if data:
+                self.backlog.add(data)
+
+    # ------------------------------------------------------------ following
+
+    async def follow(self, write: Callable[[str], None], seconds: float, settle: float = math.inf) -> bool:
+        """Pass text on as it comes, until it is :attr:`over` (``True``) or ``seconds`` have passed.
+
+        With ``settle`` it also returns once there was output and then as many seconds of silence.
+        """
+        until = anyio.current_time() + seconds
+        self._settle = settle if self.deliver_backlog(write) else math.inf
+        self._spoke_at = anyio.current_time()
+        self.notice_exit()
+        while not self.over and anyio.current_time() < min(until, self._spoke_at + self._settle):
+            await self._follow_until_silence(write, until, settle)
+        if self.over:
+            await self._drain(write)
+        write(self.text.flush() if self.output_open else self.text.close())
+        self.last_used = time.monotonic()
+        return self.over
+
+    async def _follow_until_silence(self, write: Callable[[str], None], until: float, settle: float) -> None:
+        with anyio.CancelScope(deadline=self._next_look(until)) as scope:
+            while not self.over:
+                await anyio.wait_readable(self.fileno())
+                self.notice_exit()
+                if data := self.read():
+                    write(self.text.feed(data))
+                    self._settle, self._spoke_at = settle, anyio.current_time()
+                    scope.deadline = self._next_look(until)
+        if scope.cancelled_caught:
+            write(self.text.flush())
+
+    def _next_look(self, until: float) -> float:
+        return min(until, self._spoke_at + min(self._settle, SILENCE if self.text.holding else math.inf))
+
+    async def _drain(self, write: Callable[[str], None]) -> None:
+        """What the shell wrote is in the pipe already; what it left behind gets a moment, not until it ends."""
+        with anyio.move_on_after(DRAIN):
+            while self.output_open:
+                if data := self.read():
+                    write(self.text.feed(data))
+                    await anyio.lowlevel.checkpoint()
+                elif self.output_open:
+                    await anyio.wait_readable(self.fileno())
+
+    def deliver_backlog(self, write: Callable[[str], None]) -> bool:
+        """Pass on what the background reader collected; whether there was anything. Synchronous."""
+        head, left_out, tail = self.backlog.take()
+        write(self.text.feed(head))
+        if left_out:
+            write(f"{self.text.flush()}\n[… {left_out:,} bytes of output were not kept …]\n")
+        write(self.text.feed(tail))
+        return bool(head)
+
+    def deliver_the_rest(self, write: Callable[[str], None]) -> None:
+        """Pass on everything that is there at this moment, the unfinished line too. Synchronous."""
+        self.deliver_backlog(write)
+        for _ in range(_READS_AT_THE_END):
+            data = self.read()
+            if not data:
+                break
+            write(self.text.feed(data))
+        write(self.text.close())
+
+    # ------------------------------------------------------------ typing
+
+    @property
+    def writable(self) -> bool:
+        """Whether something can be typed into it."""
+        return self._input is not None
+
+    async def type(self, chars: str) -> None:
+        """Write to standard input; Ctrl-C interrupts the process group, Ctrl-D ends the input.
+
+        Waits while the command does not read.
+
+        Raises:
+            BrokenPipeError: The command has closed its standard input, or never had one.
+        """
+        if self.launch.tty:
+            await self._write(chars.encode(errors="replace"))
+            return
+        for part in re.split("([\x03\x04])", chars):
+            match part:
+                case "":
+                    pass
+                case "\x03":
+                    self.signal_group(signal.SIGINT)
+                case "\x04":
+                    self._close_input()
+                case _:
+                    await self._write(part.encode(errors="replace"))
+
+    async def _write(self, data: bytes) -> None:
+        while data:
+            if self._input is None:
+                raise BrokenPipeError
+            try:
+                data = data[os.write(self._input, data) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._input)
+
+    @property
+    def owns_its_number(self) -> bool:
+        """Whether the shell was not reaped yet: afterwards its number may be somebody else's."""
+        return self._process.returncode is None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Signal the process group; without effect when it is gone."""
+        if self.owns_its_number:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, number)
+
+    # ------------------------------------------------------------ ending
+
+    def end(self, grace: float) -> bool:
+        """TERM, and KILL after ``grace`` seconds, to everything it started; blocks. ``False``: something survived."""
+        if self.owns_its_number:
+            return custody.end_group(self.pid, self.launch.scope, grace)
+        return custody_guard.end_all(lambda: custody.members(self.launch.scope), grace)
+
+    def may_have_survivors(self) -> bool:
+        """Whether there is a sign that the exited shell left something running. Cheap; may reap the shell."""
+        if self.output_open:
+            return True
+        self._process.wait()
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def survivors(self) -> list[custody.Process]:
+        """What the shell left running: looks at all processes."""
+        return custody.members(self.launch.scope, (self.pid,))
+
+    def close(self) -> None:
+        """Reap the shell and close all descriptors; the processes are :meth:`end`'s business."""
+        self._process.poll()
+        self._close_input()
+        self._close_output()
+        if not self._closed:
+            self._closed = True
+            if not self.exited:
+                os.close(self._exit)
+            self._selector.close()
+
+    def _close_input(self) -> None:
+        if self._input is not None:
+            os.close(self._input)
+            self._input = None
+
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(self._output)
+            os.close(self._output)
+            self._output = -1
+
+
+def _exit_descriptor(process: subprocess.Popen[bytes]) -> int:
+    """A descriptor that becomes readable when the process exits."""
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(process.pid)
+    ours, theirs = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        os.close(theirs)
+
+    threading.Thread(target=wait, name=f"wait-for-{process.pid}", daemon=True).start()
+    return ours
