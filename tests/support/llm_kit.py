@@ -12,7 +12,7 @@ from penguin.llm.model import GenerativeModel
 from penguin.llm.transport import HttpRequest, HttpResponse
 from penguin.protocol.builders import is_complete_model_message, user_text
 from penguin.protocol.interfaces import GenerateRequest, LLMOutcome, ModelConfig
-from penguin.protocol.messages import Message, Text, Thinking, ToolCall, ToolDefinition
+from penguin.protocol.messages import Message, Text, Thinking, TokenUsage, ToolCall, ToolDefinition
 from penguin.testing.framing import assert_well_framed
 
 TOOLS = [
@@ -86,6 +86,15 @@ class Said:
 
     def calls(self) -> list[ToolCall]:
         return [m.payload for m in self.messages if isinstance(m.payload, ToolCall)]
+
+    def usage(self) -> TokenUsage:
+        """What was counted; it must be the last message."""
+        payload = self.messages[-1].payload
+        assert isinstance(payload, TokenUsage)
+        return payload
+
+    def stop_reasons(self) -> list[str | None]:
+        return [m.payload.stop_reason for m in self.messages if isinstance(m.payload, Text | Thinking | ToolCall)]
 
     def pairs(self) -> list[tuple[str, str]]:
         return [(call.name, call.arguments) for call in self.calls() if call.stop_reason is None]

@@ -247,10 +247,10 @@ class _Attempt:
                 fold.fold(event)
             if not clocks.events and len(preamble) < _LARGEST_PREAMBLE:
                 preamble += chunk
-            if fold.over() and not fold.delivered():
-                return
             if fold.delivered():
                 clocks.drain(_DRAIN_AFTER_END if fold.over() else _DRAIN_FOR_USAGE)
+            elif fold.over():
+                return
         rest = splitter.finish()
         for event in rest:
             fold.fold(event)

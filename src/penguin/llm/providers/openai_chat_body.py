@@ -275,9 +275,10 @@ def _assistant_messages(run: _Run, settings: ChatSettings, ids: _WireIds) -> Ite
             case _:
                 pass
     reply.say("")
-    body = _reply_members(reply, settings)
-    if body:
-        yield {"role": "assistant", **body}
+    if not reply.texts and not reply.calls:
+        # A turn that said nothing still stood there: without it the user would speak twice in a row.
+        reply.say("[no output]")
+    yield {"role": "assistant", **_reply_members(reply, settings)}
 
 
 def _recall(reply: _Reply, thinking: str, fidelity: Fidelity) -> None:
@@ -316,8 +317,7 @@ def _reply_members(reply: _Reply, settings: ChatSettings) -> dict[str, Any]:
         members["tool_calls"] = reply.calls
     if reply.extra_content is not None:
         members["extra_content"] = reply.extra_content
-    # Reasoning alone is no message a server accepts.
-    return members if "content" in members or reply.calls else {}
+    return members
 
 
 def valid_arguments(arguments: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Raw
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
 from penguin.llm.providers.openai_chat_wire import (
+    NULL,
     NotJson,
     WireCall,
     WireChoice,
@@ -137,14 +138,18 @@ class ChatFold:
 
     def fold(self, event: StreamEvent) -> None:
         """Take one event; never raises."""
+        data = event.data
         if self.over():
             return
-        if event.data.startswith(b"[DONE]"):
+        if data.startswith(b"[DONE]"):
             self._ending.done = True
             return
         try:
-            for part in _documents(event.data):
-                self._chunk(read(part), part, event.name)
+            if b"\n" not in data:
+                self._chunk(read(data), data, event.name)
+            else:
+                for part in _documents(data):
+                    self._chunk(read(part), part, event.name)
         except NotJson as error:
             if not self.delivered():
                 self._ending.unreadable = f"an event is not JSON: {error}"
@@ -156,7 +161,7 @@ class ChatFold:
     def over(self) -> bool:
         """Whether nothing more will be taken."""
         ending = self._ending
-        return ending.done or bool(ending.unreadable) or ending.rejection is not None
+        return ending.done or ending.rejection is not None or ending.unreadable != ""
 
     def conclude(self) -> Conclusion:
         """The stream has ended: let go of what was held back and say what it came to."""
@@ -217,19 +222,21 @@ class ChatFold:
             if not self.delivered():
                 self._ending.rejection = rejection_from(document(data))
             return
-        self._note_usage(chunk.usage)
+        if chunk.usage is not NULL:
+            self._note_usage(chunk.usage)
         if chunk.x_groq is not None:
             self._note_usage(chunk.x_groq.usage)
         for choice in chunk.choices or ():
             self._choice(choice)
-        if not is_null(chunk.error) and not self.delivered():
+        if chunk.error is not NULL and not is_null(chunk.error) and not self.delivered():
             self._ending.rejection = rejection_from(document(data))
 
     def _choice(self, choice: WireChoice) -> None:
         delta = choice.delta or choice.message
         if delta is not None:
             self._delta(delta)
-        self._note_usage(choice.usage)
+        if choice.usage is not NULL:
+            self._note_usage(choice.usage)
         if choice.finish_reason:
             finish = FINISHES.get(choice.finish_reason.lower(), "stop")
             # A cut stays a cut: servers that send two finish chunks end with a plain one.
@@ -253,7 +260,7 @@ class ChatFold:
             self._call_piece(piece)
         if delta.function_call is not None:
             self._call_piece(WireCall(function=delta.function_call))
-        if not is_null(delta.extra_content):
+        if delta.extra_content is not NULL and not is_null(delta.extra_content):
             self._text_extra(delta.extra_content)
 
     def _speak(self, text: str) -> None:
@@ -395,8 +402,6 @@ class ChatFold:
 
 def _documents(data: bytes) -> list[bytes]:
     """The documents of one event: usually one; several lines of them where a server forgets the blank line."""
-    if b"\n" not in data:
-        return [data]
     try:
         document(data)
     except NotJson:
@@ -436,7 +441,7 @@ def _is_another(call: _Call, index: int | None, provider_id: str, name: str, arg
     """
     if provider_id and call.provider_id and provider_id != call.provider_id:
         return bool(name) or index is None
-    if provider_id or not name or not call.pieces:
+    if provider_id or not name or not call.pieces or (index is not None and not arguments):
         return False
     return name != call.name or (arguments.lstrip().startswith("{") and call.is_whole())
 

@@ -14,14 +14,15 @@ from msgspec import Raw, Struct
 
 from penguin.protocol.messages import scrub
 
-_NULL = Raw(b"null")
+NULL = Raw(b"null")
+"""The default of raw members: one object, so that absence is an identity test on the hot path."""
 
 
 class WireFunction(Struct):
     """The function part of a call; ``arguments`` is text, or (against the documents) an object."""
 
     name: str | None = None
-    arguments: Raw = _NULL
+    arguments: Raw = NULL
 
 
 class WireCall(Struct):
@@ -30,7 +31,7 @@ class WireCall(Struct):
     index: int | None = None
     id: str | None = None
     function: WireFunction | None = None
-    extra_content: Raw = _NULL
+    extra_content: Raw = NULL
 
 
 class WireDelta(Struct):
@@ -43,7 +44,7 @@ class WireDelta(Struct):
     refusal: str | None = None
     tool_calls: list[WireCall] | None = None
     function_call: WireFunction | None = None
-    extra_content: Raw = _NULL
+    extra_content: Raw = NULL
 
 
 class WireChoice(Struct):
@@ -52,21 +53,21 @@ class WireChoice(Struct):
     delta: WireDelta | None = None
     message: WireDelta | None = None
     finish_reason: str | None = None
-    usage: Raw = _NULL
+    usage: Raw = NULL
 
 
 class WireGroq(Struct):
     """Where Groq puts its usage."""
 
-    usage: Raw = _NULL
+    usage: Raw = NULL
 
 
 class WireChunk(Struct):
     """One event."""
 
     choices: list[WireChoice] | None = None
-    usage: Raw = _NULL
-    error: Raw = _NULL
+    usage: Raw = NULL
+    error: Raw = NULL
     object: str | None = None
     x_groq: WireGroq | None = None
 
@@ -153,7 +154,7 @@ def _chunk(value: Any) -> WireChunk:
         case [dict() as first, *_]:  # an error document wrapped in a list
             return _chunk(first)
         case _:
-            return WireChunk(error=_raw(value) if isinstance(value, str) else _NULL)
+            return WireChunk(error=_raw(value) if isinstance(value, str) else NULL)
 
 
 def _choice(value: dict[str, Any]) -> WireChoice:
