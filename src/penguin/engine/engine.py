@@ -9,6 +9,7 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 
+from penguin.engine.budget import Budget, Limits, Prices
 from penguin.engine.compaction import Compactability, CompactionPolicy
 from penguin.engine.contexts import Contexts
 from penguin.engine.inbox import Inbox, SteeringTicket
@@ -55,10 +56,15 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Limits of a task; ``max_turns`` of ``None`` means no limit."""
+    """Limits of a task; ``max_turns`` of ``None`` means no limit.
+
+    ``prices`` turn tokens into money for ``limits.usd``.
+    """
 
     max_turns: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    limits: Limits = field(default_factory=Limits)
+    prices: Prices | None = None
     compaction: CompactionPolicy | None = None
 
 
@@ -87,7 +93,8 @@ class ContextEngine:
         self._environment = environment
         self._trace = trace
         self._settings = settings or EngineSettings()
-        self._recorder = Recorder(feed, trace, ledger or Ledger())
+        self._recorder = Recorder(feed, trace, ledger or Ledger(), self._charge)
+        self._budgets: list[Budget] = []
         self._contexts = Contexts(
             model,
             self._recorder,
@@ -126,17 +133,26 @@ class ContextEngine:
         approve: ApproveFn | None = None,
         thinking_level: ThinkingLevel | None = None,
         interrupted: str | None = None,
+        budgets: Sequence[Budget] = (),
     ) -> TaskResult:
         """Run one task to its end.
 
         ``interrupted`` is the reason when the task was stopped before it began: its prompt is kept.
+        ``budgets`` are those of the sessions above this one; the task's own limits are added to them.
 
         Trouble with model, tools, network or disk is a message and a result, never an exception.
 
         Raises:
             SessionBusy: a task is already running.
         """
+        own = [Budget(self._settings.limits)] if self._settings.limits.any else []
+        self._budgets = [*budgets, *own]
         return await self._one_at_a_time(lambda: self._task(prompt, approve, TurnSettings(thinking_level)), interrupted)
+
+    @property
+    def budgets(self) -> list[Budget]:
+        """The budgets the running task draws on; a child session gets them too."""
+        return self._budgets
 
     async def compact(
         self, *, thinking_level: ThinkingLevel | None = None, interrupted: str | None = None
@@ -263,18 +279,26 @@ class ContextEngine:
             return self._result("failed", ErrorDetail("unknown", f"the trace cannot be written: {self._trace.error}"))
         limit = self._settings.max_turns
         if limit is not None and self._task_turns >= limit:
-            return self._limit_reached()
+            return self._stopped("turn_limit", f"the limit of {limit} turns for one task is reached")
+        for budget in self._budgets:
+            used_up = budget.refusal(self.ledger.context_tokens, self._settings.prices)
+            if used_up is not None:
+                return self._stopped("budget", f"the budget does not allow another request: {used_up}")
         return None
+
+    def _charge(self, tokens: TokenCounts) -> None:
+        for budget in self._budgets:
+            budget.charge(tokens, self._settings.prices)
 
     def _context_notes(self) -> str:
         return self._environment.context_notes() if isinstance(self._environment, SupportsContextNotes) else ""
 
     # --- endings ------------------------------------------------------------------------------------
 
-    def _limit_reached(self) -> TaskResult:
-        notice = f"[stopped: the limit of {self._settings.max_turns} turns for one task is reached]"
-        self._recorder.emit(assistant_text(notice, stop_reason="failed"))
-        return self._result("turn_limit")
+    def _stopped(self, stop_reason: TaskStop, why: str) -> TaskResult:
+        """Say why in a notice that is shown and traced but never part of the model's history (E8)."""
+        self._recorder.emit(assistant_text(f"[stopped: {why}]", stop_reason="failed"))
+        return self._result(stop_reason, ErrorDetail(stop_reason, why))
 
     def _given_up(self, turn: Turn) -> TaskResult:
         error = turn.outcome.error if turn.outcome else None

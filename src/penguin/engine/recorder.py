@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from penguin.engine.ledger import Ledger
@@ -9,7 +11,7 @@ from penguin.engine.ports import TracePort
 from penguin.protocol.builders import is_partial
 from penguin.protocol.events import add_token_counts
 from penguin.protocol.interfaces import Emit
-from penguin.protocol.messages import Message, TokenUsage
+from penguin.protocol.messages import Message, TokenCounts, TokenUsage
 
 
 class Recorder:
@@ -19,10 +21,13 @@ class Recorder:
     just then segments must be closed and the abort be recorded.
     """
 
-    def __init__(self, feed: Emit, trace: TracePort, ledger: Ledger) -> None:
+    def __init__(
+        self, feed: Emit, trace: TracePort, ledger: Ledger, charge: Callable[[TokenCounts], None] = lambda _: None
+    ) -> None:
         self._feed = feed
         self._trace = trace
         self.ledger = ledger
+        self._charge = charge
 
     def emit(self, message: Message) -> None:
         """To stream and trace; fragments and messages of children go to the stream only (T2)."""
@@ -34,6 +39,7 @@ class Recorder:
 
     def emit_usage(self, message: Message, usage: TokenUsage) -> None:
         """A model knows the usage of one request; the session's total is added here."""
+        self._charge(usage.request)
         total = add_token_counts(self.ledger.tokens, usage.request)
         self.emit(msgspec.structs.replace(message, payload=msgspec.structs.replace(usage, session=total)))
 
