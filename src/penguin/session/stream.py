@@ -12,7 +12,7 @@ import anyio
 from penguin.engine.engine import HOST_CANCELLED, INTERRUPTED, TaskResult
 from penguin.protocol.errors import ResultNotReady
 from penguin.protocol.messages import Message
-from penguin.session.detached import start_detached
+from penguin.detached import start_detached
 from penguin.session.feed import Feed
 
 RunTask = Callable[[Feed], Awaitable[TaskResult]]

@@ -1,8 +1,9 @@
 """Starting a task that belongs to no task group, on either backend.
 
-The task of a session must outlive the expression that started it: ``async for m in session.run(…)``
-has no block that could own a task group, and an async generator must not hold one across its yields.
-anyio has no such call, so this module speaks to the two backends itself.
+Some work outlives the call that started it: the task behind ``async for m in session.run(…)``, whose
+loop has no block that could own a task group; a subagent in the background; a connection to a server.
+anyio has no such call, so this module speaks to the two backends itself. It lies below the layers
+because several of them need it.
 """
 
 from __future__ import annotations
