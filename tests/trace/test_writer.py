@@ -7,12 +7,15 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from penguin.protocol.builders import (
@@ -312,6 +315,30 @@ async def test_a_cancelled_sync_leaves_the_writer_usable(day: Path) -> None:
     await writer.sync()
     assert trouble(writer) == ""
     assert not writer._file.unsaved
+
+
+@pytest.mark.anyio
+async def test_an_interruption_does_not_wait_for_a_disk_that_hangs(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate = anyio.Event(), threading.Event()
+
+    def hangs(fd: int) -> None:
+        anyio.from_thread.run_sync(entered.set)
+        gate.wait(5)
+
+    writer = TraceWriter(day, SESSION)
+    writer.append(user_text("hi"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", hangs)
+        async with anyio.create_task_group() as group:
+            group.start_soon(writer.sync)
+            await entered.wait()
+            began = time.monotonic()
+            group.cancel_scope.cancel()
+        assert time.monotonic() - began < 3
+        gate.set()
+    await writer.sync()
+    assert trouble(writer) == ""
+    assert texts(day / f"{SESSION}_001.jsonl") == ["hi"]
 
 
 # ---------------------------------------------------------------------------------------------- T5

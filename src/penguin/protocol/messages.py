@@ -331,7 +331,8 @@ def _scrubbed(message: OmniMessage[Payload]) -> OmniMessage[Payload]:
         for field in message.payload.__struct_fields__
         if not isinstance(getattr(message.payload, field), Raw | UnsetType)
     }
-    return msgspec.structs.replace(message, payload=msgspec.structs.replace(message.payload, **changes))
+    payload = msgspec.structs.replace(message.payload, **changes)
+    return msgspec.structs.replace(message, payload=payload, origin=scrub_value(message.origin))
 
 
 def scrub_value(value: Any) -> Any:
