@@ -74,6 +74,7 @@ def test_the_help_says_how_to_begin(penguin: Penguin) -> None:
         (["run", "--frobnicate"], "--frobnicate"),
         (["run", "-m", "x", "--provider", "openai"], "--model-id"),
         (["run", "-m", "x", "--model-id", "m"], "--provider"),
+        (["run", "-m", "x", "--resume", "latest", "--provider", "p", "--model-id", "m"], "keeps its model"),
         (["run", "-m", "  "], "-m"),
         (["run", "--no-stdin"], "-m TEXT"),
         (["run", "-m", "x", "--workspace", "absent"], "absent"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,12 +175,46 @@ def test_K6_one_signal_interrupts_cleanly_and_exits_with_130(place: Place, numbe
         process.send_signal(number)
         output, errors = process.communicate(timeout=15)
     assert process.returncode == 130
-    assert "interrupted" in errors.decode()
+    (trace,) = place.traces()
+    session_id = trace.name.removesuffix("_001.jsonl")
+    assert f"penguin run --resume {session_id} -m TEXT" in errors.decode()
     assert "Traceback" not in errors.decode()
     assert "Half of it and never more".startswith(output.decode().rstrip("\n"))
-    (trace,) = place.traces()
     last = decode(trace.read_bytes().splitlines()[-1])
     assert isinstance(last.payload, Abort)
+
+
+def test_K6_a_signal_ends_the_command_that_runs_and_the_session_can_go_on(place: Place) -> None:
+    sleep = call("exec_command", {"cmd": "echo started > started; sleep 61.27", "description": "wait"}, id="c9")
+    with serve_in_thread([turn(sleep), "Where were we?"]) as provider:
+        place.connect(provider.base_url)
+        process = place.start("run", "-m", "first words")
+        until((place.workspace / "started").exists)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=15)
+        assert process.returncode == 130, errors.decode()
+        assert not running("sleep 61.27")
+        done = place.run("run", "--resume", "latest", "-m", "go on")
+        assert (done.returncode, done.stdout) == (0, "Where were we?\n"), done.stderr
+        assert "first words" in str(provider.requests[-1].body["messages"])
+    (trace,) = place.traces()
+    assert check_trace(trace).ending == "complete"
+
+
+def until(condition: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def running(command: str) -> bool:
+    """Whether a process with this command line is there."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended just now
+            if command.encode() in file.read_bytes().replace(b"\0", b" "):
+                return True
+    return False
 
 
 def test_K12_a_terminal_that_cannot_show_a_character_gets_a_question_mark(place: Place) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+from anyio.abc import TaskStatus
 
 T = TypeVar("T")
 
@@ -31,9 +32,10 @@ class Stop:
         self._scope = scope
         self._count = 0
 
-    async def watch(self) -> None:
+    async def watch(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Wait for signals; ends only when cancelled."""
         with anyio.open_signal_receiver(*_unignored()) as signals:
+            task_status.started()
             async for _ in signals:
                 self._climb()
 
@@ -63,7 +65,7 @@ async def stoppable(work: Callable[[Stop], Awaitable[T]]) -> T | None:
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         stop = Stop(tasks.cancel_scope)
-        tasks.start_soon(stop.watch)
+        await tasks.start(stop.watch)
         try:
             result = await work(stop)
         except Exception as error:  # noqa: BLE001 - raised again below, outside the group

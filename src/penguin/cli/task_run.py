@@ -36,10 +36,10 @@ _CLOSING_TIME: Final = 10.0
 
 
 @asynccontextmanager
-async def closing(session: Session) -> AsyncIterator[None]:
+async def closing(session: Session) -> AsyncIterator[Session]:
     """Close the session at the end of the block, also after a second Ctrl-C has cancelled everything."""
     try:
-        yield
+        yield session
     finally:
         with anyio.move_on_after(_CLOSING_TIME, shield=True):
             await session.close()
@@ -93,9 +93,12 @@ def _say_how_it_ended(session: Session, stream: TaskStream, approval: Approval) 
         case "failed":
             complain(f"the task failed. {see}")
         case "aborted":
-            complain(f"interrupted; what ran was stopped and recorded. {see}")
+            complain(f"interrupted; what ran was stopped. To go on: penguin run --resume {session.id} -m TEXT")
         case "turn_limit" | "budget":
-            complain(f"stopped after {result.turns} turns, at the limit that was set. {see}")
+            complain(
+                f"stopped after {result.turns} turns, at the limit that was set."
+                f" To go on: penguin run --resume {session.id} -m TEXT"
+            )
         case "completed":
             pass
     if approval.unasked:

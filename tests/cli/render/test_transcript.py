@@ -90,7 +90,7 @@ def test_thinking_is_dim_where_there_is_colour() -> None:
 
 def test_a_call_is_a_card_with_output_and_time() -> None:
     assert shown([*called("a", "ls"), *ran("a", "one\ntwo\n")]) == (
-        "● exec_command  ls\n  │ one\n  │ two\n  └ ok, 0.5 s\n"
+        "● exec_command  ls\n  │ one\n  │ two\n  └ done, 0.5 s\n"
     )
 
 

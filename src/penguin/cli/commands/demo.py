@@ -52,10 +52,8 @@ async def _demo(paths: AgentPaths, stop: Stop, *, delay: float) -> int:
     paths, workspace = _workspace(paths)
     async with ScriptedProvider(demo_turns(delta_delay=delay)) as provider:
         _introduce(provider.base_url, DEMO_PROMPT)
-        session = await _agent(paths, provider.base_url).create_session(
-            workspace_dir=workspace, provider=_PROVIDER, model_id=_MODEL
-        )
-        async with closing(session):
+        agent = _agent(paths, provider.base_url)
+        async with closing(await agent.create_session(workspace_dir=workspace)) as session:
             status = await run_task(session, [DEMO_PROMPT], TerminalDisplay(sys.stdout), stop)
             _conclude(session.trace_path, workspace)
     return status

@@ -13,9 +13,11 @@ from penguin.cli.options import place_options
 from penguin.cli.task_text import refuse_missing_task, task_messages
 
 if TYPE_CHECKING:
+    from penguin.agent.agent import Agent
     from penguin.cli.stopping import Stop
     from penguin.protocol.messages import ThinkingLevel
     from penguin.session.approval import ApprovalMode
+    from penguin.session.session import Session
 
 LEVELS = ["none", "low", "medium", "high", "xhigh", "max"]
 MODES = ["allow-all", "deny-all", "read-only", "always-ask"]
@@ -28,7 +30,8 @@ class Order:
     message: str | None
     attach: bool | None
     as_json: bool
-    workspace: Path
+    workspace: Path | None
+    resume: str | None
     approve: ApprovalMode | None
     thinking: ThinkingLevel | None
     max_turns: int | None
@@ -46,10 +49,9 @@ class Order:
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=".",
-    show_default=True,
-    help="The directory the tools work in.",
+    help="The directory the tools work in; the current one, or that of the resumed session.",
 )
+@click.option("--resume", metavar="ID", help="Go on with a session; `latest` is the one that was active last.")
 @click.option(
     "--approve",
     type=click.Choice(MODES),
@@ -69,6 +71,8 @@ def run(**options: Any) -> int | None:
     order = Order(**options)
     if (order.provider is None) != (order.model_id is None):
         raise click.UsageError("--provider and --model-id go together: give both or neither")
+    if order.resume is not None and order.provider is not None:
+        raise click.UsageError("a resumed session keeps its model: leave out --provider and --model-id")
     refuse_missing_task(order.message, attach=order.attach)
     import anyio  # noqa: PLC0415 - not needed to complain about options
 
@@ -87,14 +91,7 @@ async def _run(order: Order, stop: Stop) -> int:
     from penguin.cli.task_run import closing, run_task  # noqa: PLC0415
 
     agent = await create_agent(project_id=order.project_id, agent_id=order.agent_id, root=order.root)
-    session = await agent.create_session(
-        workspace_dir=order.workspace,
-        provider=order.provider,
-        model_id=order.model_id,
-        thinking_level=order.thinking,
-        max_turns=order.max_turns,
-    )
-    async with closing(session):
+    async with closing(await _session(agent, order)) as session:
         prompt = await task_messages(order.message, attach=order.attach)
         approvals = agent.project.approvals
         mode = order.approve or approvals.mode
@@ -108,3 +105,20 @@ async def _run(order: Order, stop: Stop) -> int:
             mode=mode or "allow-all",
             nobody=approvals.unanswered,
         )
+
+
+async def _session(agent: Agent, order: Order) -> Session:
+    if order.resume is None:
+        return await agent.create_session(
+            workspace_dir=order.workspace or ".",
+            provider=order.provider,
+            model_id=order.model_id,
+            thinking_level=order.thinking,
+            max_turns=order.max_turns,
+        )
+    return await agent.resume_session(
+        None if order.resume == "latest" else order.resume,
+        workspace_dir=order.workspace,
+        thinking_level=order.thinking,
+        max_turns=order.max_turns,
+    )

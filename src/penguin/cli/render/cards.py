@@ -169,7 +169,9 @@ class CardStack:
         look = self._look
         if card.denied:
             return f"  {self._corner} {look.bad('denied')}"
-        verdict = look.good("ok") if card.stop_reason in {None, "completed"} else look.bad(str(card.stop_reason))
+        # Not "ok": that the tool ran says nothing about the exit code of its command.
+        ended = card.stop_reason in {None, "completed"}
+        verdict = look.dim("done") if ended else look.bad(str(card.stop_reason))
         return f"  {self._corner} {verdict}{look.dim(_duration(card))}"
 
     def _start_anew(self) -> None:
