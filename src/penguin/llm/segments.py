@@ -129,6 +129,11 @@ class Segments:
             payload = PartialToolCall("assistant", "delta", arguments, call.tool_call_id)
             self._emit(OmniMessage(now(), "model_msg", payload))
 
+    def finish_call(self, call: CallSegment) -> None:
+        """The protocol says that a call is complete (L3): settle it, unless it was closed before."""
+        if call in self._open:
+            self._close(call, None)
+
     def close_talk(self) -> None:
         """Close the open text or thinking: something else begins."""
         if self._text is not None:

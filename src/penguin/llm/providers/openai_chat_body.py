@@ -81,10 +81,10 @@ class ChatBody:
     def __init__(self, settings: ChatSettings) -> None:
         self._settings = settings
         self._fixed = _fixed_members(settings)
-        self._system = _encode(_system_message(settings)) if _system_message(settings) else b""
+        self._system = encode(_system_message(settings)) if _system_message(settings) else b""
         self._settled: list[bytes] = []
         self._settled_history: list[Message] = []
-        self._ids = _WireIds()
+        self._ids = WireIds()
 
     def build(
         self,
@@ -100,35 +100,36 @@ class ChatBody:
         members |= thinking_members(self._settings, thinking_level)
         members |= self._settings.extra_body_members()
         members |= self._fixed
-        head = _encode({name: value for name, value in members.items() if value is not None})
+        head = encode({name: value for name, value in members.items() if value is not None})
         messages = [message for message in (self._system, *self._messages(history)) if message]
         return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
 
     def _messages(self, history: Sequence[Message]) -> list[bytes]:
         known = len(self._settled_history)
         if known and (len(history) < known or history[known - 1] is not self._settled_history[-1]):
-            self._settled, self._settled_history, self._ids = [], [], _WireIds()
+            self._settled, self._settled_history, self._ids = [], [], WireIds()
             known = 0
         fresh: list[bytes] = []
-        for kind, run in _runs(history[known:]):
+        for kind, run in runs(history[known:]):
             match kind:
                 case "assistant":
-                    fresh += [_encode(message) for message in _assistant_messages(run, self._settings, self._ids)]
+                    fresh += [encode(message) for message in _assistant_messages(run, self._settings, self._ids)]
                     # Only what ends in the model's own words is certain to come again unchanged.
                     self._settled += fresh
                     self._settled_history = list(history[: known + run[-1][0] + 1])
                     fresh = []
                 case "user":
-                    fresh += [_encode(message) for message in _user_messages(run, self._settings, self._ids)]
+                    fresh += [encode(message) for message in _user_messages(run, self._settings, self._ids)]
         return self._settled + fresh
 
 
-_Run: TypeAlias = list[tuple[int, Message]]
+Run: TypeAlias = list[tuple[int, Message]]
+"""Messages with their positions in the history."""
 
 
-def _runs(history: Sequence[Message]) -> Iterator[tuple[Literal["user", "assistant"], _Run]]:
+def runs(history: Sequence[Message]) -> Iterator[tuple[Literal["user", "assistant"], Run]]:
     """Neighbouring messages of one side, with their positions."""
-    run: _Run = []
+    run: Run = []
     side: Literal["user", "assistant"] = "user"
     for position, message in enumerate(history):
         its_side = side_of(message)
@@ -156,7 +157,7 @@ def side_of(message: Message) -> Literal["user", "assistant"] | None:
             return None
 
 
-class _WireIds:
+class WireIds:
     """Ids as they are sent: legal, and unique even where an old trace uses one twice (L9)."""
 
     def __init__(self) -> None:
@@ -164,6 +165,7 @@ class _WireIds:
         self._used: set[str] = set()
 
     def call(self, tool_call_id: str) -> str:
+        """The id a call is sent with."""
         base = wire_id = legal_call_id(tool_call_id)
         number = 1
         while wire_id in self._used:
@@ -175,13 +177,14 @@ class _WireIds:
         return wire_id
 
     def result(self, tool_call_id: str) -> str:
+        """The id of the call a result belongs to."""
         return self._current.get(tool_call_id) or legal_call_id(tool_call_id)
 
 
 # --- the user's side ----------------------------------------------------------------------------------
 
 
-def _user_messages(run: _Run, settings: ChatSettings, ids: _WireIds) -> Iterator[dict[str, Any]]:
+def _user_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
     """Results first, in the order given, then one message with all the words and images."""
     parts: list[dict[str, Any]] = []
     for _, message in run:
@@ -258,7 +261,7 @@ class _Reply:
         self.prefix = ""
 
 
-def _assistant_messages(run: _Run, settings: ChatSettings, ids: _WireIds) -> Iterator[dict[str, Any]]:
+def _assistant_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
     reply = _Reply()
     for _, message in run:
         match message.payload:
@@ -337,7 +340,7 @@ def valid_arguments(arguments: str) -> str:
 def _fixed_members(settings: ChatSettings) -> dict[str, Any]:
     if not settings.tools or settings.text_calls:
         return {}
-    return {"tools": Raw(_encode([_tool(tool) for tool in settings.tools]))}
+    return {"tools": Raw(encode([_tool(tool) for tool in settings.tools]))}
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -388,7 +391,8 @@ def nearest_level(wanted: ThinkingLevel, accepted: Sequence[ThinkingLevel]) -> T
     return min(candidates, key=lambda level: abs(_LEVELS.index(level) - _LEVELS.index(wanted)))
 
 
-def _encode(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
+    """Minified JSON; a lone surrogate costs a character, never the request."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
