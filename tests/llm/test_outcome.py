@@ -70,6 +70,8 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
         (409, "", ("timeout", "overloaded")),
         (425, "", ("timeout", "overloaded")),
         (500, "", ("timeout", "overloaded")),
+        (500, "The request took too long to complete", ("timeout", "overloaded")),
+        (400, "string_above_max_length: tool call id too long", ("failed", "bad_request")),
         (503, "Loading model", ("timeout", "overloaded")),
         (529, "overloaded_error", ("timeout", "overloaded")),
         (599, "", ("timeout", "overloaded")),
@@ -155,6 +157,18 @@ def test_L17_keys_never_appear_and_the_setting_does() -> None:
     assert "openai/gpt-x" in outcome.error.message
     assert ".project_config.toml" in outcome.error.message
     assert "sk-" not in repr(outcome)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"), [("k", "take the key"), ("abcdefgh", "take the key"), ("take the", "[key] key")]
+)
+def test_L17_only_what_can_be_a_secret_is_hidden(key: str, shown: str) -> None:
+    assert Place("p", "m", "u", secrets=(key,)).hidden("take the key") == shown
+
+
+@pytest.mark.parametrize("text", ["Bearer abcdef123456", "AIzaSyA-1234567890", "gsk_abcdefgh", "sk-proj-****abcd"])
+def test_L17_what_looks_like_a_key_is_hidden(text: str) -> None:
+    assert Place("p", "m", "u").hidden(f"got {text}.").startswith("got [key]")
 
 
 def test_the_providers_own_words_are_kept() -> None:

@@ -90,6 +90,11 @@ class GenerativeModel:
         self._history_characters = 0
         self._estimator = TokenEstimator(fixed_characters(config.system_prompt, config.tools))
 
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The committed messages of this context, oldest first."""
+        return tuple(self._history)
+
     def set_history(self, messages: list[Message]) -> None:
         """Take over the committed messages of an earlier process; anything but complete model messages is skipped."""
         self._history = [message for message in messages if side_of(message) is not None]

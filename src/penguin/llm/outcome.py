@@ -68,7 +68,8 @@ OVERFLOW = _words(
     r"maximum context length",
     r"max(imum)?[_ ](prompt|input|model)[_ ](length|tokens|len)\b.*\b(exceed|but|requested|is \d)",
     r"prompt is too long",
-    r"(input|prompt|request)( \w+){0,3} (is )?too (long|many tokens)",
+    r"(input|prompt)( text| token| tokens| length)? (is |was )?too long",
+    r"request (is|was) too long",
     r"too many (input |prompt )?tokens in (the )?(prompt|request|input)",
     r"input (token count|tokens)\b.*\bexceed",
     r"input length\b.*\bexceed",
@@ -78,7 +79,6 @@ OVERFLOW = _words(
     r"(prompt|input) exceeds (the )?(limit|max)",
     r"reduce the length of (the|your) (messages|prompt|input)",
     r"request too large\b.*\btokens per min",
-    r"string_above_max_length",
     r"model_context_window_exceeded",
     r"n_keep\b.*\bn_ctx",
     r"input token length too long",
@@ -179,7 +179,7 @@ class Place:
     def hidden(self, text: str) -> str:
         """``text`` without any secret."""
         for secret in self.secrets:
-            if secret:
+            if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "[key]")
         return _KEY_LIKE.sub("[key]", text)
 
@@ -201,7 +201,12 @@ class Place:
 
 
 # A provider that echoes a key usually masks its middle; what is left must not reach a trace either.
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|rk|xai|gsk|AIza)[-_][A-Za-z0-9*_.-]{6,}|\bBearer\s+[^\s\"']{6,}")
+_KEY_LIKE = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk)[-_][A-Za-z0-9*_.-]{6,}|\bAIza[A-Za-z0-9*_.-]{6,}|\bBearer\s+[^\s\"']{6,}"
+)
+
+# Local servers are given keys like "x": hiding those would only garble the text.
+_SHORTEST_SECRET = 6
 
 
 def rejected(rejection: Rejection, place: Place) -> LLMOutcome:

@@ -639,7 +639,7 @@ def _check(said: Said, *, whole: bool) -> None:
         assert said.pairs() == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from(CLEAN.split(b"\n\n")), max_size=14), st.binary(max_size=30))
 async def test_any_order_of_events_and_junk_never_raises(events: list[bytes], junk: bytes) -> None:
     said = await fold(b"\n\n".join(events), junk)
@@ -665,14 +665,14 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(json_values.map(lambda delta: chunk(choices=[{"delta": delta, "finish_reason": None}])), max_size=5))
 async def test_any_delta_never_raises(events: list[bytes]) -> None:
     said = await fold(*events, STOP)
     assert said.outcome.error is None or "internal error" not in said.outcome.error.message
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(json_values, max_size=4))
 async def test_any_json_event_never_raises(documents: list[Any]) -> None:
     said = await fold(*(b"data: " + json.dumps(document).encode() + b"\n\n" for document in documents))
