@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penguin.environment.terminal_text import TerminalText
 from penguin.environment.truncation import TailBuffer
 
 HEAD_LIMIT = 256 * 1024
@@ -32,3 +33,9 @@ class Backlog:
         left_out = self._tail.written - len(tail)
         self.__init__()  # type: ignore[misc]
         return head, left_out, tail
+
+    def last_words(self, limit: int) -> str:
+        """The last ``limit`` characters of it as text; nothing is forgotten."""
+        kept = (bytes(self._head) + self._tail.content())[-8 * limit :]
+        text = TerminalText()
+        return (text.feed(kept) + text.close())[-limit:]

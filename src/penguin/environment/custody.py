@@ -10,9 +10,18 @@ import sys
 from pathlib import Path
 
 from penguin.environment import custody_guard
-from penguin.environment.custody_guard import VARIABLE, Process, end_left_behind, members
+from penguin.environment.custody_guard import VARIABLE, Process, end_left_behind, members, still_alive
 
-__all__ = ["VARIABLE", "Custody", "Process", "end_group", "end_left_behind", "members", "of_this_process"]
+__all__ = [
+    "VARIABLE",
+    "Custody",
+    "Process",
+    "end_group",
+    "end_left_behind",
+    "members",
+    "of_this_process",
+    "still_alive",
+]
 
 
 class Custody:

@@ -73,6 +73,11 @@ def members(scope: str, sessions: Iterable[int] = (), harness_session: int | Non
     return [table[pid] for pid in sorted(_with_descendants(found & table.keys(), table) - {os.getpid()})]
 
 
+def still_alive(processes: Iterable[Process]) -> list[Process]:
+    """Those that have not ended."""
+    return [each for each in processes if (seen := _look_at(each.pid)) and seen.started == each.started]
+
+
 def _all_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - half the time of Path

@@ -32,7 +32,8 @@ class CommandState:
     """One background command, for people and for notices.
 
     ``returncode`` is ``None`` while it runs and negative for a death by signal. ``asked_for_background`` tells
-    ``run_in_background`` from a command that outlived its call.
+    ``run_in_background`` from a command that outlived its call. ``undelivered`` is the end of its output that no poll
+    has returned yet, at most 4,000 characters.
     """
 
     process_id: str
@@ -40,6 +41,7 @@ class CommandState:
     description: str
     returncode: int | None
     asked_for_background: bool
+    undelivered: str
 
     @property
     def words(self) -> str:
@@ -150,10 +152,11 @@ class CommandSessions:
             _log.exception("a listener to the end of %s failed", command.process_id)
 
     async def _evict(self, except_for: RunningCommand) -> None:
-        others = [command for command in self._kept.values() if command is not except_for]
-        oldest = min(others, key=lambda each: (not each.exited, each.output_open, each.last_used))
-        await self.end(oldest)
-        self.forget(oldest)
+        others = [each for each in self._kept.values() if each is not except_for and not self.turn_with(each).locked()]
+        if others:
+            oldest = min(others, key=lambda each: (not each.over, each.last_used))
+            await self.end(oldest)
+            self.forget(oldest)
 
     def find(self, process_id: str) -> RunningCommand:
         """The background command with that id.
@@ -176,8 +179,12 @@ class CommandSessions:
         self._reader.release(command)
 
     def leave(self, command: RunningCommand) -> None:
-        """The opposite of :meth:`take_back`."""
-        if command.process_id in self._kept:
+        """The opposite of :meth:`take_back`; a command that is over keeps its id and nothing else."""
+        if command.process_id not in self._kept:
+            return
+        if command.over and not command.output_open:
+            command.close()  # its id and how it ended stay known
+        else:
             self._reader.adopt(command, self._report_exit)
 
     def states(self) -> list[CommandState]:
@@ -192,8 +199,8 @@ class CommandSessions:
     # ------------------------------------------------------------ ending
 
     async def survivors_of(self, command: RunningCommand) -> list[custody.Process]:
-        """What an exited command left running in its session."""
-        if not command.may_have_survivors():
+        """What an exited command left running."""
+        if not (command.outlived or command.may_have_survivors()):
             return []
         return await anyio.to_thread.run_sync(command.survivors, limiter=self._threads)
 
@@ -205,7 +212,7 @@ class CommandSessions:
         """
         ended = False
         # It goes on being read meanwhile: a process that writes its last words to a full pipe would not end by itself.
-        if not command.adopted:
+        if not (command.adopted or command.closed):
             self._reader.adopt(command)
         with anyio.move_on_after(self._grace + 0.5, shield=True):
             ended = await anyio.to_thread.run_sync(
@@ -249,7 +256,11 @@ class CommandSessions:
 
 
 def _state_of(command: RunningCommand) -> CommandState:
-    launch = command.launch
     return CommandState(
-        command.process_id or "", launch.cmd, launch.description, command.returncode, command.asked_for_background
+        command.process_id or "",
+        command.launch.cmd,
+        command.launch.description,
+        command.returncode,
+        command.asked_for_background,
+        command.undelivered(NOTICE_LENGTH),
     )

@@ -28,7 +28,7 @@ SILENCE = 1.0
 DRAIN = 0.1
 """Seconds to wait for the rest of the output when the shell has exited but something holds its pipe (N8)."""
 
-_READS_AT_THE_END = 16
+_READS_AT_ONCE = 16  # a flood must not keep the reader from its other commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,10 @@ class RunningCommand:
         self.returncode: int | None = None
         self.adopted = False
         self.outlived = False
+        self._seen_surviving: list[custody.Process] = []
         self._settle = math.inf
         self._spoke_at = 0.0
-        self._closed = False
+        self.closed = False
         self._selector = selectors.DefaultSelector()
         self._start()
 
@@ -183,8 +184,10 @@ class RunningCommand:
             if not self.adopted:  # the reader had seen it ready just before somebody else took over
                 return
             self.notice_exit()
-            data = self.read()
-            if data:
+            for _ in range(_READS_AT_ONCE):
+                data = self.read()
+                if not data:
+                    break
                 self.backlog.add(data)
 
     # ------------------------------------------------------------ following
@@ -240,10 +243,15 @@ class RunningCommand:
         write(self.text.feed(tail))
         return bool(head)
 
+    def undelivered(self, limit: int) -> str:
+        """The last ``limit`` characters a poll would return; they stay undelivered."""
+        with self.lock:
+            return self.backlog.last_words(limit)
+
     def deliver_the_rest(self, write: Callable[[str], None]) -> None:
         """Pass on everything that is there at this moment, the unfinished line too. Synchronous."""
         self.deliver_backlog(write)
-        for _ in range(_READS_AT_THE_END):
+        for _ in range(_READS_AT_ONCE):
             data = self.read()
             if not data:
                 break
@@ -253,9 +261,9 @@ class RunningCommand:
     # ------------------------------------------------------------ typing
 
     @property
-    def writable(self) -> bool:
-        """Whether something can be typed into it."""
-        return self._input is not None
+    def started_without_input(self) -> bool:
+        """Whether there never was anything to type into."""
+        return not (self.launch.tty or self.launch.writable)
 
     async def type(self, chars: str) -> None:
         """Write to standard input; Ctrl-C interrupts the process group, Ctrl-D ends the input.
@@ -305,11 +313,11 @@ class RunningCommand:
         """TERM, and KILL after ``grace`` seconds, to everything it started; blocks. ``False``: something survived."""
         if self.owns_its_number:
             return custody.end_group(self.pid, self.launch.scope, grace)
-        return custody_guard.end_all(lambda: custody.members(self.launch.scope), grace)
+        return custody_guard.end_all(self.survivors, grace)
 
     def may_have_survivors(self) -> bool:
         """Whether there is a sign that the exited shell left something running. Cheap; may reap the shell."""
-        if self.output_open:
+        if self.output_open or not self.owns_its_number:
             return True
         self._process.wait()
         try:
@@ -318,19 +326,24 @@ class RunningCommand:
             return False
         except OSError:
             pass
-        return True
+        # As long as its group has members nobody else gets the number, so this is the last moment to ask for them.
+        self._seen_surviving = custody.members(self.launch.scope, (self.pid,))
+        return bool(self._seen_surviving)
 
     def survivors(self) -> list[custody.Process]:
         """What the shell left running: looks at all processes."""
-        return custody.members(self.launch.scope, (self.pid,))
+        if self.owns_its_number:
+            return custody.members(self.launch.scope, (self.pid,))
+        marked = custody.members(self.launch.scope)
+        return [*marked, *(each for each in custody.still_alive(self._seen_surviving) if each not in marked)]
 
     def close(self) -> None:
-        """Reap the shell and close all descriptors; the processes are :meth:`end`'s business."""
+        """Reap the shell and close all descriptors; the processes are :meth:`end`'s business. Idempotent."""
         self._process.poll()
         self._close_input()
         self._close_output()
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             if not self.exited:
                 os.close(self._exit)
             self._selector.close()

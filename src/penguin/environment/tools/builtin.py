@@ -39,8 +39,43 @@ def _exec_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
     return ExecCommand(definition, setup)
 
 
+def _input_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.input_command import InputCommand  # noqa: PLC0415 - see the module's docstring
+
+    return InputCommand(definition, setup)
+
+
+def _kill_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.kill_command import KillCommand  # noqa: PLC0415 - see the module's docstring
+
+    return KillCommand(definition, setup)
+
+
+def _run_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.run_subagent import RunSubagent  # noqa: PLC0415 - see the module's docstring
+
+    return RunSubagent(definition, setup)
+
+
+def _input_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.input_subagent import InputSubagent  # noqa: PLC0415 - see the module's docstring
+
+    return InputSubagent(definition, setup)
+
+
+def _kill_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.kill_subagent import KillSubagent  # noqa: PLC0415 - see the module's docstring
+
+    return KillSubagent(definition, setup)
+
+
+SUBAGENT_TOOLS = frozenset({"run_subagent", "input_subagent", "kill_subagent"})
+"""The tools that are offered only where the host lends a ``subagent_runner``."""
+
 BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
     "exec_command": _exec_command,
+    "input_command": _input_command,
+    "kill_command": _kill_command,
     "read_file": _read_file,
     "edit_file": _edit_file,
     "write_file": _write_file,
@@ -49,7 +84,14 @@ BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
 
 BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {
     each.name: each
-    for each in (definitions.EXEC_COMMAND, definitions.READ_FILE, definitions.EDIT_FILE, definitions.WRITE_FILE)
+    for each in (
+        definitions.EXEC_COMMAND,
+        definitions.INPUT_COMMAND,
+        definitions.KILL_COMMAND,
+        definitions.READ_FILE,
+        definitions.EDIT_FILE,
+        definitions.WRITE_FILE,
+    )
 }
 """What each built-in tool is when nothing is configured, in the order the model sees them."""
 

@@ -71,3 +71,63 @@ EXEC_COMMAND = ToolDefinitionConfig(
     # The wait is bounded by yield_time_ms; a second clock would kill what should move to the background.
     timeout_ms=0,
 )
+
+INPUT_COMMAND = ToolDefinitionConfig(
+    name="input_command",
+    description=(
+        "Get the new output of a background process, after typing chars (if given) into it. End a line with \\n; "
+        "\\u0003 is Ctrl-C, \\u0004 Ctrl-D. Returns when output came and stopped, or the process ended."
+    ),
+    parameters=_object(
+        ["process_id"],
+        process_id={"type": "string"},
+        chars={"type": "string"},
+        yield_time_ms={"type": "integer", "minimum": 0, "description": "Default 10000"},
+    ),
+    timeout_ms=0,
+)
+
+KILL_COMMAND = ToolDefinitionConfig(
+    name="kill_command",
+    description="End a background process and everything it started. Returns its last output.",
+    parameters=_object(["process_id"], process_id={"type": "string"}),
+)
+
+RUN_SUBAGENT = ToolDefinitionConfig(
+    name="run_subagent",
+    description=(
+        "Give a self-contained task to a second agent in the same workspace and get its final answer. It sees only "
+        "the prompt. Good for long searches and for independent parts."
+    ),
+    parameters=_object(
+        ["prompt", "description"],
+        prompt={"type": "string", "description": "The whole task, with everything it must know"},
+        description={"type": "string", "description": "The task in a few words"},
+        agent_id={"type": "string", "description": "Another configured agent"},
+        provider={"type": "string", "description": "With model_id: another model"},
+        model_id={"type": "string"},
+        thinking_level={"type": "string", "enum": ["none", "low", "medium", "high", "xhigh", "max"]},
+        yield_time_ms={"type": "integer", "minimum": 0, "description": "How long to wait (default 300000)"},
+        run_in_background={"type": "boolean", "description": "Return at once; its end is reported"},
+    ),
+    # Its own yield_time_ms is the clock, as for commands.
+    timeout_ms=0,
+)
+
+INPUT_SUBAGENT = ToolDefinitionConfig(
+    name="input_subagent",
+    description="Wait for a working subagent, or give an idle one a follow-up task.",
+    parameters=_object(
+        ["subagent_id"],
+        subagent_id={"type": "string"},
+        prompt={"type": "string", "description": "The follow-up task"},
+        yield_time_ms={"type": "integer", "minimum": 0, "description": "How long to wait (default 300000)"},
+    ),
+    timeout_ms=0,
+)
+
+KILL_SUBAGENT = ToolDefinitionConfig(
+    name="kill_subagent",
+    description="End a subagent and everything it runs.",
+    parameters=_object(["subagent_id"], subagent_id={"type": "string"}),
+)

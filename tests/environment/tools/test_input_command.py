@@ -1,0 +1,279 @@
+"""N7: background commands are typed into, polled and ended; real processes."""
+
+# ruff: noqa: ASYNC240 - a test may look at a file while nothing else runs
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from penguin.environment import processes
+from penguin.environment.processes import CommandSessions, CommandState
+from penguin.environment.shell_environment import ShellEnvironment
+from penguin.environment.tool import Services
+from penguin.environment.tools import input_command
+from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS
+from penguin.environment.tools.definitions import INPUT_COMMAND, KILL_COMMAND
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A short silence is enough here. Children inherit ignored signals, and a run started with ``&`` ignores SIGINT."""
+    monkeypatch.setattr(input_command, "SETTLED", 0.1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class Shell:
+    """The three tools as short methods."""
+
+    def __init__(self, desk: Any) -> None:
+        self.desk = desk
+
+    async def start(self, cmd: str, **args: Any) -> str:
+        answer = await self.desk.call(
+            "exec_command", **({"cmd": cmd, "description": "test", "run_in_background": True} | args)
+        )
+        return str(answer.output)
+
+    async def type(self, chars: str = "", process_id: str = "p1", **args: Any) -> str:
+        answer = await self.desk.call("input_command", process_id=process_id, chars=chars, **args)
+        return str(answer.output)
+
+    async def kill(self, process_id: str = "p1") -> str:
+        return str((await self.desk.call("kill_command", process_id=process_id)).output)
+
+
+@pytest.fixture
+def sh(shell: Any) -> Shell:
+    return Shell(shell)
+
+
+RUNNING = "[process p1 is still running]"
+
+
+def test_N7_the_definitions_are_short() -> None:
+    assert len(msgspec.json.encode(INPUT_COMMAND.for_the_model())) / 4 <= 120
+    assert len(msgspec.json.encode(KILL_COMMAND.for_the_model())) / 4 <= 120
+    assert list(INPUT_COMMAND.parameters["properties"]) == ["process_id", "chars", "yield_time_ms"]
+
+
+async def test_N7_a_line_is_typed_and_answered(sh: Shell) -> None:
+    await sh.start("while read line; do echo got $line; done; echo over")
+    assert await sh.type("one\n") == f"got one\n{RUNNING}"
+    assert await sh.type("two\nthree\n") == f"got two\ngot three\n{RUNNING}"
+    assert await sh.type("\u0004") == "over\n[process p1 has ended, exit code: 0]"
+
+
+async def test_N7_a_poll_returns_only_what_was_not_yet_delivered(sh: Shell, workspace: Path) -> None:
+    await sh.start("echo one; read; echo two; read; echo three; read")
+    assert await sh.type() == f"one\n{RUNNING}"
+    assert await sh.type(yield_time_ms=0) == RUNNING
+    assert await sh.type("\n") == f"two\n{RUNNING}"
+    assert await sh.type("\n") == f"three\n{RUNNING}"
+
+
+async def test_N7_what_came_before_the_yield_is_not_repeated(sh: Shell) -> None:
+    first = await sh.start("echo early; sleep 0.3; echo late", run_in_background=False, yield_time_ms=100)
+    assert first.startswith("early\n[still running after 0.1 s")
+    assert await sh.type() == "late\n[process p1 has ended, exit code: 0]"
+    assert await sh.type() == "[process p1 has ended, exit code: 0]"
+    assert await sh.type("x\n") == "[nothing was typed, the process has ended]\n[process p1 has ended, exit code: 0]"
+
+
+async def test_N7_ctrl_c_interrupts_the_group(sh: Shell) -> None:
+    await sh.start("trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.01; done")
+    assert await sh.type() == f"ready\n{RUNNING}"
+    assert await sh.type("\u0003") == "interrupted\n[process p1 has ended, exit code: 7]"
+
+
+async def test_N7_ctrl_c_reaches_what_runs_in_a_terminal(sh: Shell) -> None:
+    await sh.start("python3 -c 'input(\"name? \")'", tty=True)
+    assert (await sh.type()).startswith("name? ")
+    assert "KeyboardInterrupt" in await sh.type("\u0003")
+
+
+async def test_N7_a_terminal_echoes_and_a_prompt_is_shown(sh: Shell) -> None:
+    await sh.start("read -p 'name? ' name; echo hello $name", tty=True, run_in_background=False, yield_time_ms=200)
+    answer = await sh.type("penguin\n")
+    assert answer.endswith("penguin\nhello penguin\n[process p1 has ended, exit code: 0]")
+
+
+async def test_N7_a_command_started_in_front_has_no_input(sh: Shell) -> None:
+    await sh.start("sleep 1000", run_in_background=False, yield_time_ms=0)
+    assert "it was started without tty and not in the background" in await sh.type("x\n", yield_time_ms=0)
+    assert "killed by SIGINT" in await sh.type("\u0003")
+
+
+async def test_N7_a_command_that_does_not_read_does_not_hold_the_call(sh: Shell) -> None:
+    await sh.start("sleep 1000")
+    assert "does not read its input" in await sh.type("x" * 1_000_000, yield_time_ms=0)
+
+
+async def test_N7_a_large_input_and_its_echo_do_not_block_each_other(sh: Shell) -> None:
+    await sh.start("cat")
+    line = "x" * 99 + "\n"
+    output = await sh.type(line * 2_000)
+    assert output.startswith(line * 100)
+    assert output.endswith(RUNNING)
+    assert "200,000 characters" in output
+
+
+async def test_N7_an_interruption_ends_the_wait_but_not_the_command(sh: Shell, commands: CommandSessions) -> None:
+    await sh.start("echo ready; read; echo go on; read")
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(sh.type)
+            while "ready\n" not in sh.desk.deltas:
+                await anyio.lowlevel.checkpoint()
+            scope.cancel()
+    assert sh.desk.answer().stop_reason == "aborted"
+    assert [each.words for each in commands.states()] == ["running"]
+    assert await sh.type("\n") == f"go on\n{RUNNING}"
+
+
+async def test_N7_unknown_processes_are_answered_with_those_there_are(sh: Shell) -> None:
+    assert "There is no process 'p9'. Processes: none." in await sh.type(process_id="p9")
+    await sh.start("sleep 1000")
+    assert "Processes: p1 (sleep 1000)." in await sh.kill("p9")
+
+
+async def test_N7_kill_ends_the_process_and_what_it_started(sh: Shell, is_running: Any) -> None:
+    await sh.start("echo ready; setsid -f sleep 1000.71; sleep 1000.71")
+    await sh.type()
+    assert await sh.kill() == "[process p1 has ended, killed by SIGTERM]"
+    assert not is_running("sleep 1000.71")
+    assert "Processes: none" in await sh.type()
+
+
+async def test_N7_kill_does_not_stop_at_a_process_that_ignores_TERM(sh: Shell, is_running: Any) -> None:
+    await sh.start("trap 'echo no' TERM; echo ready; while :; do sleep 1000.72; done")
+    await sh.type()
+    output = await sh.kill()
+    assert "no\n" in output
+    assert output.endswith("[process p1 has ended, killed by SIGKILL]")
+    assert not is_running("sleep 1000.72")
+
+
+async def test_N8_a_survivor_can_be_read_and_killed(sh: Shell, is_running: Any, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    cmd = f"(tail -f {gate} & ) ; exit 0"
+    assert "still running in the background as process p1: tail" in await sh.start(cmd, run_in_background=False)
+    gate.write_text("written later\n")
+    output = await sh.type()
+    assert output.startswith("written later\n[process p1 has ended, exit code: 0; still running: tail (pid ")
+    assert "has ended, exit code: 0" in await sh.kill()
+    assert not is_running(f"tail -f {gate}")
+
+
+async def test_N8_a_silent_survivor_in_an_empty_environment_is_killed_too(sh: Shell, is_running: Any) -> None:
+    output = await sh.start("env -i sleep 1000.73 >/dev/null 2>&1 & exit 0", run_in_background=False)
+    assert "process p1: " in output
+    assert "still running: sleep" in await sh.type(yield_time_ms=0)
+    await sh.kill()
+    assert not is_running("sleep 1000.73")
+
+
+async def test_N7_output_nobody_asks_for_neither_blocks_nor_grows(sh: Shell) -> None:
+    await sh.start("yes | head -c 50000000; echo the end")
+    output = ""
+    while "has ended" not in output:
+        output = await sh.type()
+    assert output.startswith("y\ny\n")
+    assert "bytes of output were not kept" in await _all_of(sh, "yes | head -c 50000000; echo the end", "p2")
+
+
+async def _all_of(sh: Shell, cmd: str, process_id: str) -> str:
+    await sh.start(cmd)
+    while any(each.returncode is None for each in _states(sh)):
+        await anyio.lowlevel.checkpoint()
+    answer = await sh.desk.call("input_command", process_id=process_id)
+    archive = str(answer.output).rpartition(" in ")[2].partition("]")[0]
+    return await anyio.Path(archive).read_text()
+
+
+def _states(sh: Shell) -> list[CommandState]:
+    sessions = sh.desk.environment.setup.services.command_sessions
+    assert isinstance(sessions, CommandSessions)
+    return sessions.states()
+
+
+async def test_N7_at_most_64_ended_ones_go_first(
+    sh: Shell, commands: CommandSessions, monkeypatch: pytest.MonkeyPatch, is_running: Any
+) -> None:
+    assert processes.MOST_COMMANDS == 64
+    monkeypatch.setattr(processes, "MOST_COMMANDS", 3)
+    await sh.start("sleep 1000.74")
+    await sh.start("true")
+    await sh.start("sleep 1000.75")
+    await sh.type(process_id="p2")
+    await sh.type(process_id="p1", yield_time_ms=0)
+    await sh.start("sleep 1000.76")
+    assert [each.process_id for each in commands.states()] == ["p1", "p3", "p4"]
+    await sh.start("sleep 1000.77")
+    assert [each.process_id for each in commands.states()] == ["p1", "p4", "p5"]
+    assert is_running("sleep 1000.74")
+    assert not is_running("sleep 1000.75")
+
+
+async def test_E17_the_end_of_a_background_command_is_told_with_its_last_words(make_desk: Callable[..., Any]) -> None:
+    ended: list[CommandState] = []
+    sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), on_exit=ended.append)
+    desk = make_desk(
+        builtin=[BUILTIN_TOOL_DEFINITIONS["exec_command"], INPUT_COMMAND],
+        services=Services(command_sessions=sessions),
+    )
+    sh = Shell(desk)
+    await sh.start("seq 10000; exit 3")
+    while not ended:
+        await anyio.lowlevel.checkpoint()
+    (state,) = ended
+    assert (state.process_id, state.cmd, state.words, state.asked_for_background) == (
+        "p1", "seq 10000; exit 3", "exit code: 3", True,
+    )  # fmt: skip
+    assert state.undelivered.endswith("9999\n10000\n")
+    assert len(state.undelivered) == 4_000
+    assert (await sh.type()).startswith("1\n2\n")
+    assert sessions.states()[0].undelivered == ""
+    await sessions.aclose()
+
+
+async def test_no_descriptor_and_no_zombie_stays(sh: Shell, commands: CommandSessions) -> None:
+    await sh.start("true", run_in_background=False)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(1, 4):
+        await sh.start("cat", tty=number == 2)
+        await sh.type("\u0004", process_id=f"p{number}")
+    await sh.start("sleep 1000")
+    await sh.kill("p4")
+    await sh.start("echo x", run_in_background=False)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    await sh.start("sleep 1000")
+    await commands.aclose()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert "Z" not in _states_of_children()
+
+
+def _states_of_children() -> list[str]:
+
+    states = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            states.append(fields[0])
+    return states
