@@ -136,6 +136,15 @@ class Terminal:
         _, status = os.waitpid(self._pid, 0)
         return os.waitstatus_to_exitcode(status)
 
+    def hang_up(self, seconds: float = 15) -> None:
+        """Close the window, and wait until the process has taken note and ended by itself."""
+        os.close(self._master)
+        self._master = os.open(os.devnull, os.O_RDWR)
+        deadline = time.monotonic() + seconds
+        while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            assert time.monotonic() < deadline, "it went on without its terminal"
+            time.sleep(0.01)
+
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], max(0.0, seconds))
         try:
