@@ -20,6 +20,11 @@ ThinkingStyle: TypeAlias = Literal["effort", "openrouter", "type", "type-and-eff
 """How a Chat Completions server is told how much to think: ``reasoning_effort``; ``reasoning.effort``;
 ``thinking.type``, alone or with an effort; ``enable_thinking``."""
 
+ThinkingControl: TypeAlias = Literal["budget", "adaptive", "adaptive-on", "adaptive-between-tools"]
+"""How a model behind Anthropic Messages is told how much to think: a budget in tokens, off when left out; an effort,
+off when left out; an effort, off by ``disabled``; an effort, off by ``between_tools``. One that cannot be turned off
+does not list ``none`` among its levels."""
+
 
 class Pricing(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens, in the classes of ``token_usage``."""
@@ -64,6 +69,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_output: int | None = None
     vision: bool = False
     thinking_levels: tuple[ThinkingLevel, ...] = ()
+    thinking_control: ThinkingControl | None = None
     pricing: Pricing | None = None
 
 
