@@ -272,7 +272,7 @@ def test_K6_ctrl_c_at_a_terminal_stops_the_task_even_while_it_asks(place: Place)
 
 
 def test_K12_a_terminal_that_closes_stops_the_task_in_good_order(place: Place) -> None:
-    with serve_in_thread([stalled(turn(say("Half of it")), after=600)]) as provider:
+    with serve_in_thread([stalled(turn(say("Half of it and never more")), after=400)]) as provider:
         place.connect(provider.base_url)
         with Terminal(place, "run", "-m", "hi") as terminal:
             provider.wait_for_requests(1)
