@@ -140,6 +140,23 @@ def test_L6_foreign_fidelity_is_left_out() -> None:
     assert "fc_1" not in json.dumps(body(history))
 
 
+def test_L6_fidelity_with_our_names_and_other_contents_is_left_out() -> None:
+    for fidelity in ({"reasoning_details": 7}, {"reasoning_field": 7}, {"think_tag": "x"}):
+        history: list[Message] = [
+            user_text("a"),
+            thinking("Hm", fidelity=fidelity),
+            assistant_text("b"),
+            user_text("c"),
+        ]
+        assert messages(history)[1] == {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
+
+
+def test_names_a_model_made_up_are_sent_in_the_providers_alphabet() -> None:
+    history: list[Message] = [user_text("a"), tool_call("functions.read file!" + "x" * 99, "{}", "c")]
+    name = messages(history)[1]["tool_calls"][0]["function"]["name"]
+    assert name == ("functions_read_file_" + "x" * 99)[:64]
+
+
 def test_D13_a_server_that_refuses_its_reasoning_does_not_get_it() -> None:
     history: list[Message] = [
         user_text("a"),

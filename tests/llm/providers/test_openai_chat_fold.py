@@ -517,6 +517,27 @@ async def test_lone_surrogates_are_replaced() -> None:
     assert said.texts() == ["a\ufffd"]
 
 
+@pytest.mark.parametrize(
+    "delta",
+    [
+        '{"tool_calls":[{"index":0,"id":"a","function":{"name":"read_file","arguments":"{\\"p\\":\\"\\ud800\\"}"}}]}',
+        '{"tool_calls":[{"index":0,"id":"a","function":{"name":"read_file","arguments":{"p":"\\ud800"}}}]}',
+        '{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{}"},"extra_content":{"s":"\\ud800"}}]}',
+        '{"reasoning_details":[{"type":"reasoning.text","text":"\\ud800","signature":"\\ud800"}],"content":"a"}',
+        '{"content":"a","extra_content":{ "s": "\\ud800" }}',
+        '{"reasoning":"\\ud83d","content":"a"}',
+    ],
+)
+async def test_lone_surrogates_anywhere(delta: str) -> None:
+    one, _ = model(
+        Answer([b'data: {"choices":[{"delta":' + delta.encode() + b"}]}\n\n", STOP]), Answer([text("b"), STOP])
+    )
+    said = await ask(one)
+    assert said.outcome.status == "completed"
+    assert all(message.line.decode() for message in said.messages)
+    assert (await ask(one)).outcome.status == "completed"
+
+
 async def test_a_whole_reply_instead_of_a_stream() -> None:
     document = {
         "object": "chat.completion",

@@ -13,6 +13,7 @@ Decisions a reader may wonder about:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -83,7 +84,8 @@ class ChatBody:
         self._fixed = _fixed_members(settings)
         self._system = encode(_system_message(settings)) if _system_message(settings) else b""
         self._settled: list[bytes] = []
-        self._settled_history: list[Message] = []
+        self._settled_count = 0
+        self._last_settled: Message | None = None
         self._ids = WireIds()
 
     def build(
@@ -105,10 +107,10 @@ class ChatBody:
         return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
 
     def _messages(self, history: Sequence[Message]) -> list[bytes]:
-        known = len(self._settled_history)
-        if known and (len(history) < known or history[known - 1] is not self._settled_history[-1]):
-            self._settled, self._settled_history, self._ids = [], [], WireIds()
-            known = 0
+        known = self._settled_count
+        if known and (len(history) < known or history[known - 1] is not self._last_settled):
+            self._settled, self._ids = [], WireIds()
+            self._settled_count = known = 0
         fresh: list[bytes] = []
         for kind, run in runs(history[known:]):
             match kind:
@@ -116,7 +118,8 @@ class ChatBody:
                     fresh += [encode(message) for message in _assistant_messages(run, self._settings, self._ids)]
                     # Only what ends in the model's own words is certain to come again unchanged.
                     self._settled += fresh
-                    self._settled_history = list(history[: known + run[-1][0] + 1])
+                    self._settled_count = known + run[-1][0] + 1
+                    self._last_settled = run[-1][1]
                     fresh = []
                 case "user":
                     fresh += [encode(message) for message in _user_messages(run, self._settings, self._ids)]
@@ -286,7 +289,14 @@ def _assistant_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Itera
 
 def _recall(reply: _Reply, thinking: str, fidelity: Fidelity) -> None:
     """Put thinking back where it came from; thinking of another protocol is left out (L6)."""
-    fields = fidelity_fields(fidelity)
+    try:
+        _recall_fields(reply, thinking, fidelity_fields(fidelity))
+    except msgspec.DecodeError:
+        # The same names with other contents: not ours after all.
+        return
+
+
+def _recall_fields(reply: _Reply, thinking: str, fields: dict[str, Raw]) -> None:
     if "reasoning_details" in fields:
         reply.details += msgspec.json.decode(fields["reasoning_details"], type=list[Raw])
     if "reasoning_field" in fields and thinking:
@@ -301,7 +311,7 @@ def _recall(reply: _Reply, thinking: str, fidelity: Fidelity) -> None:
 
 
 def _native_call(name: str, arguments: str, wire_id: str, fidelity: Fidelity) -> dict[str, Any]:
-    function = {"name": name, "arguments": valid_arguments(arguments)}
+    function = {"name": legal_tool_name(name), "arguments": valid_arguments(arguments)}
     call: dict[str, Any] = {"id": wire_id, "type": "function", "function": function}
     extra = fidelity_fields(fidelity).get("extra_content")
     return call if extra is None else call | {"extra_content": extra}
@@ -332,6 +342,11 @@ def valid_arguments(arguments: str) -> str:
     except (msgspec.DecodeError, UnicodeEncodeError):
         return msgspec.json.encode({"unparsable_arguments": scrub(arguments)}).decode()
     return arguments
+
+
+def legal_tool_name(name: str) -> str:
+    """A name as every provider accepts it: models also call tools that cannot exist."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "tool"
 
 
 # --- the rest of the body -----------------------------------------------------------------------------

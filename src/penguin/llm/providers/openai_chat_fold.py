@@ -27,6 +27,7 @@ from penguin.llm.providers.openai_chat_wire import (
 from penguin.llm.providers.think_tags import ThinkTagReader
 from penguin.llm.segments import CallSegment, Segments
 from penguin.llm.sse import StreamEvent
+from penguin.protocol.codec import minify
 
 Finish: TypeAlias = Literal["stop", "length", "filter", "busy", "error"]
 
@@ -291,7 +292,7 @@ class ChatFold:
     def _text_extra(self, extra: Raw) -> None:
         segment = self._segments.text()
         if segment is not None:
-            segment.fidelity["extra_content"] = Raw(msgspec.json.format(bytes(extra), indent=-1))
+            segment.fidelity["extra_content"] = Raw(minify(bytes(extra)))
 
     # --- reasoning -----------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ class ChatFold:
         if name and not call.arguments():
             call.name = _joined_name(call.name, name)
         if not is_null(piece.extra_content):
-            call.extra = Raw(msgspec.json.format(bytes(piece.extra_content), indent=-1))
+            call.extra = Raw(minify(bytes(piece.extra_content)))
             self._note_extra(call)
         if arguments:
             call.pieces.append(arguments)
@@ -397,7 +398,7 @@ class ChatFold:
 
     def _note_usage(self, usage: Raw) -> None:
         if not is_null(usage) and bytes(usage) != b"{}":
-            self._ending.usage = Raw(msgspec.json.format(bytes(usage), indent=-1))
+            self._ending.usage = Raw(minify(bytes(usage)))
 
 
 def _documents(data: bytes) -> list[bytes]:
@@ -468,7 +469,7 @@ class ReasoningDetails:
 
     def add(self, piece: dict[str, Raw]) -> str:
         """Take one piece; returns the readable text it adds."""
-        piece = {key: Raw(bytes(value)) for key, value in piece.items()}
+        piece = {key: Raw(minify(bytes(value))) for key, value in piece.items()}
         field = _STREAMED_DETAILS.get(bytes(piece.get("type", _ABSENT)), "")
         text = argument_text(piece.pop(field)) if field in piece else ""
         if field and self._continues(piece, field):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from penguin.protocol.codec import minify
 from penguin.protocol.messages import scrub
 
 NULL = Raw(b"null")
@@ -119,7 +120,7 @@ def argument_text(raw: Raw) -> str:
             except msgspec.DecodeError:
                 return scrub(str(json.loads(data, strict=False)))
         case b"{" | b"[":
-            return msgspec.json.format(data, indent=-1).decode()
+            return scrub(minify(data).decode("utf-8", "replace"))
         case _:
             return ""
 
