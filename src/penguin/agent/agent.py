@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penguin.agent.assembly import Assembly, Parts
+from penguin.engine.budget import Limits
 from penguin.protocol.errors import ConfigError, ResumeError
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
 from penguin.protocol.messages import ThinkingLevel
@@ -50,6 +51,7 @@ class Agent:
         thinking_level: ThinkingLevel | None = None,
         max_turns: int | None = None,
         tools: Sequence[Callable[..., Any]] = (),
+        limits: Limits | None = None,
         trace: bool = True,
     ) -> Session:
         """Open a new conversation.
@@ -63,6 +65,7 @@ class Agent:
             thinking_level: for the whole session; the configuration's otherwise.
             max_turns: model requests one task may commit; the configuration's otherwise.
             tools: more functions to offer to the model, for this session only.
+            limits: what one task may use of tokens, money, requests and time; the project's otherwise.
             trace: whether the conversation is written to disk.
 
         Raises:
@@ -82,6 +85,7 @@ class Agent:
             thinking_level=thinking_level,
             max_turns=max_turns,
             tools=(*self.tools, *tools),
+            limits=limits,
             trace=trace,
         )
         return await self._assembly().new_session(parts)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penguin.agent.models import choose_model, model_config
+from penguin.agent.services import Lent
+from penguin.agent.spawn import ChildWish, Spawner
+from penguin.engine.budget import Limits, Prices
 from penguin.engine.compaction import CompactionPolicy
 from penguin.engine.engine import EngineSettings
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
@@ -30,7 +33,7 @@ from penguin.protocol.interfaces import (
 from penguin.protocol.messages import Message, SessionMeta, ThinkingLevel
 from penguin.session.resume import Recovered
 from penguin.session.session import Session
-from penguin.state.agent_files import AgentConfig, ToolSettings
+from penguin.state.agent_files import AgentConfig, ToolSettings, read_agent_config
 from penguin.state.paths import AgentPaths
 from penguin.state.project import ProjectConfig
 from penguin.state.prompt import assemble_prompt, gather_values
@@ -58,7 +61,9 @@ class Parts:
     thinking_level: ThinkingLevel | None = None
     max_turns: int | None = None
     tools: tuple[Any, ...] = ()
+    limits: Limits | None = None
     trace: bool = True
+    is_child: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,9 @@ class Assembly:
     async def new_session(self, parts: Parts) -> Session:
         """A session with an empty context."""
         session_id = new_session_id()
-        blueprint = self._blueprint(parts)
-        environment = parts.environment or self._environment(parts, session_id, blueprint)
+        blueprint, prices = self._blueprint(parts)
+        lent = self._lent(parts, blueprint)
+        environment = parts.environment or self._environment(parts, session_id, blueprint, lent)
         config = replace(
             blueprint,
             tools=await environment.list_tools(),
@@ -82,8 +88,8 @@ class Assembly:
             tool_call_ids=ToolCallIdAllocator(),
         )
         trace, lock = self._trace(parts, session_id)
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config))
-        session = self._session(session_id, parts, environment, contexts, trace=trace, lock=lock)
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config), prices)
+        session = self._session(session_id, parts, environment, contexts, lent, trace=trace, lock=lock)
         session.open_context(await contexts.next_meta())
         return session
 
@@ -94,8 +100,9 @@ class Assembly:
             ResumeError: the model cannot take over a history, or is no longer known.
         """
         meta = recovered.meta
-        blueprint = self._resumed_blueprint(meta, parts)
-        environment = parts.environment or self._environment(parts, session_id, blueprint)
+        blueprint, prices = self._resumed_blueprint(meta, parts)
+        lent = self._lent(parts, blueprint)
+        environment = parts.environment or self._environment(parts, session_id, blueprint, lent)
         config = replace(
             blueprint,
             tools=meta.tools if meta.tools is not None else await environment.list_tools(),
@@ -110,8 +117,10 @@ class Assembly:
         )
         for repair in recovered.repairs:
             trace.append(repair)
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config))
-        session = self._session(session_id, parts, environment, contexts, trace=trace, lock=lock, recovered=recovered)
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config), prices)
+        session = self._session(
+            session_id, parts, environment, contexts, lent, trace=trace, lock=lock, recovered=recovered
+        )
         if recovered.ledger.history:
             _take_over(contexts.model, recovered.ledger.history)
         return session
@@ -122,52 +131,87 @@ class Assembly:
         parts: Parts,
         environment: EnvironmentInterface,
         contexts: _Contexts,
+        lent: Lent,
         *,
         trace: TraceWriter | None,
         lock: SessionLock | None,
         recovered: Recovered | None = None,
     ) -> Session:
-        releases: list[Callable[[], Awaitable[Any] | None]] = [contexts.aclose]
+        releases: list[Callable[[], Awaitable[Any] | None]] = [lent.commands.aclose, contexts.aclose]
         releases += [trace.close] if trace else []
         releases += [lock.release] if lock else []
         contexts.model = parts.model if _is_model(parts.model) else contexts.new_model()
-        return Session(
+        session = Session(
             session_id,
             contexts.model,
             environment,
             workspace_dir=parts.workspace,
             trace=trace,
             ledger=recovered.ledger if recovered else None,
-            settings=self._settings(parts, contexts.config),
+            settings=self._settings(parts, contexts),
             source=None if _is_model(parts.model) else contexts,
+            outlet=lent.outlet,
             on_close=releases,
         )
+        if lent.spawner is not None:
+            lent.spawner.budgets = lambda: session.engine.budgets
+        return session
 
     # --- the parts ------------------------------------------------------------------------------------
 
-    def _blueprint(self, parts: Parts) -> ModelConfig:
-        """The model's settings; a model that was handed over needs neither entry nor key."""
+    def _blueprint(self, parts: Parts) -> tuple[ModelConfig, Prices | None]:
+        """The model's settings and prices; a model that was handed over needs neither entry nor key."""
         if parts.model is not None and parts.provider is None:
             level = parts.thinking_level or self.config.model.thinking_level
-            return ModelConfig("custom", _name_of(parts.model), thinking_level=level)
+            return ModelConfig("custom", _name_of(parts.model), thinking_level=level), None
         choice = choose_model(self.project, parts.provider, parts.model_id)
         keys = read_workspace_keys(parts.workspace, catalog.key_variables())
         config = model_config(choice, self.config, self.environ, keys)
-        return replace(config, thinking_level=parts.thinking_level or config.thinking_level)
+        return replace(config, thinking_level=parts.thinking_level or config.thinking_level), choice.prices
 
-    def _resumed_blueprint(self, meta: SessionMeta, parts: Parts) -> ModelConfig:
+    def _resumed_blueprint(self, meta: SessionMeta, parts: Parts) -> tuple[ModelConfig, Prices | None]:
         level = parts.thinking_level or _thinking_level(meta.thinking_level)
         if parts.model is not None:
             window = meta.model_context_window if isinstance(meta.model_context_window, int) else None
-            return ModelConfig(meta.provider, meta.model_id, thinking_level=level, context_window=window)
+            return ModelConfig(meta.provider, meta.model_id, thinking_level=level, context_window=window), None
         try:
-            config = self._blueprint(replace(parts, provider=meta.provider, model_id=meta.model_id))
+            config, prices = self._blueprint(replace(parts, provider=meta.provider, model_id=meta.model_id))
         except ConfigError as error:
             raise ResumeError(
                 f"the session's model ({meta.provider}, {meta.model_id}) cannot be used any more: {error}."
                 " Configure it again, or go on with another model in a fork"
             ) from error
-        return replace(config, thinking_level=level or config.thinking_level)
+        return replace(config, thinking_level=level or config.thinking_level), prices
+
+    def _lent(self, parts: Parts, model: ModelConfig) -> Lent:
+        async def open_child(wish: ChildWish) -> Session:
+            return await self._child(parts, model, wish)
+
+        spawner = None if parts.is_child or _is_model(parts.model) else Spawner(open_child)
+        vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
+        return Lent.for_session(vault, self.paths.project.root.custody, spawner)
+
+    async def _child(self, parent: Parts, model: ModelConfig, wish: ChildWish) -> Session:
+        """A session in the same workspace; what the wish leaves open is the parent's (N18)."""
+        parts = replace(
+            parent,
+            provider=wish.provider or (model.provider if parent.model is None else parent.provider),
+            model_id=wish.model_id or (model.model_id if parent.model is None else parent.model_id),
+            thinking_level=wish.thinking_level or model.thinking_level,
+            environment=None,
+            limits=Limits(),
+            is_child=True,
+        )
+        return await self._of_agent(wish.agent_id).new_session(parts)
+
+    def _of_agent(self, agent_id: str | None) -> Assembly:
+        if agent_id is None or agent_id == self.paths.id:
+            return self
+        paths = self.paths.project.agent(agent_id)
+        if not paths.path.is_dir():
+            known = ", ".join(self.paths.project.agent_ids()) or "none"
+            raise ConfigError(f"there is no agent {agent_id!r} in this project; there are: {known}")
+        return replace(self, paths=paths, config=read_agent_config(paths.system_config))
 
     def _factory(self, parts: Parts) -> ModelFactory:
         if parts.model is None:
@@ -184,15 +228,14 @@ class Assembly:
         lock.acquire()
         return TraceWriter(day_directory(self.paths.traces, session_id), session_id), lock
 
-    def _environment(self, parts: Parts, session_id: str, model: ModelConfig) -> Environment:
+    def _environment(self, parts: Parts, session_id: str, model: ModelConfig, lent: Lent) -> Environment:
         builtin = self.config.tools.builtin
         definitions = None if builtin is None else [builtin_definition(_written(entry)) for entry in builtin]
-        vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
         return Environment(
             EnvironmentConfig(
                 workspace_dir=parts.workspace,
                 tool_config=ToolConfig(builtin=definitions, custom_tools=(*parts.tools, *installed_tools())),
-                vault=vault,
+                services=lent.as_services(),
                 scratchpad_dir=self.paths.scratchpad(session_id),
                 session_id=session_id,
                 vision=model.vision,
@@ -210,7 +253,7 @@ class Assembly:
         )
         return assemble_prompt(self.config.system_prompt, values, self.config.sections)
 
-    def _settings(self, parts: Parts, config: ModelConfig) -> EngineSettings:
+    def _settings(self, parts: Parts, contexts: _Contexts) -> EngineSettings:
         limit = self.config.max_turns if parts.max_turns is None else parts.max_turns
         compaction = self.config.compaction
         policy = CompactionPolicy(
@@ -218,9 +261,13 @@ class Assembly:
             mode=compaction.mode,
             max_context_length=compaction.max_context_length,
             max_session_turns=compaction.max_session_turns if compaction.max_session_turns > 0 else None,
-            window=config.context_window,
+            window=contexts.config.context_window,
         )
-        return EngineSettings(max_turns=limit if limit > 0 else None, compaction=policy)
+        budgets = self.project.budgets
+        limits = parts.limits or Limits(budgets.turns, budgets.tokens, budgets.usd, budgets.seconds)
+        return EngineSettings(
+            max_turns=limit if limit > 0 else None, limits=limits, prices=contexts.prices, compaction=policy
+        )
 
     def _meta(self, parts: Parts, session_id: str, config: ModelConfig) -> Callable[[], Message]:
         def make() -> Message:
@@ -246,6 +293,7 @@ class _Contexts:
     config: ModelConfig
     factory: ModelFactory
     make_meta: Callable[[], Message]
+    prices: Prices | None = None
     model: Any = None
     _made: list[LLMInterface] = field(default_factory=list)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penguin.engine.budget import Prices
 from penguin.llm import catalog
 from penguin.llm.credentials import missing_key, resolve_api_key
 from penguin.protocol.errors import ConfigError, NoModelError
@@ -32,11 +33,27 @@ class ModelChoice:
         return self.entry.context_window or (self.known.context_window if self.known else None)
 
     @property
+    def prices(self) -> Prices | None:
+        """US dollars per million tokens, as far as somebody knows; a class nobody knows costs nothing."""
+        own, known = self.entry.pricing, self.known.pricing if self.known else None
+        if own is None and known is None:
+            return None
+        return Prices(*(_first(own, known, name) for name in ("cache_read", "cache_write", "output")))
+
+    @property
     def vision(self) -> bool:
         """Whether it takes images; a model nobody knows is asked to."""
         if self.entry.vision is not None:
             return self.entry.vision
         return self.known.vision if self.known else True
+
+
+def _first(own: object, known: object, name: str) -> float:
+    for source in (own, known):
+        price = getattr(source, name, None)
+        if price is not None:
+            return float(price)
+    return 0.0
 
 
 def choose_model(project: ProjectConfig, provider: str | None = None, model_id: str | None = None) -> ModelChoice:

@@ -19,11 +19,11 @@ from penguin.engine.recorder import Recorder
 from penguin.engine.retry import RetryLadder, RetryPolicy
 from penguin.engine.tool_desk import ToolDesk
 from penguin.engine.turn import Turn, TurnSettings
-from penguin.protocol.builders import abort, assistant_text
+from penguin.protocol.builders import abort, assistant_text, now
 from penguin.protocol.errors import SessionBusy
 from penguin.protocol.events import ErrorDetail
 from penguin.protocol.interfaces import ApproveFn, Emit, EnvironmentInterface, LLMInterface, SupportsContextNotes
-from penguin.protocol.messages import Message, ThinkingLevel, TokenCounts
+from penguin.protocol.messages import Message, OmniMessage, ThinkingLevel, TokenCounts
 
 TaskStop = Literal["completed", "failed", "aborted", "turn_limit", "budget"]
 
@@ -116,6 +116,12 @@ class ContextEngine:
     def ledger(self) -> Ledger:
         """What has been said and done in this context."""
         return self._recorder.ledger
+
+    @property
+    def meta(self) -> Message | None:
+        """The configuration record of this context."""
+        payload = self.ledger.meta
+        return None if payload is None else OmniMessage(now(), "session_meta", payload)
 
     @property
     def busy(self) -> bool:
@@ -218,6 +224,8 @@ class ContextEngine:
     async def _task(self, prompt: Sequence[Message], approve: ApproveFn | None, settings: TurnSettings) -> TaskResult:
         if self.ledger.closed:
             await self._contexts.open_next()
+        for notice in self.inbox.drain_notices():
+            self._recorder.emit(notice)
         for message in prompt:
             self._recorder.record(message)
         while True:

@@ -68,6 +68,11 @@ class Inbox:
         self._notices, self._tickets = [], []
         return messages
 
+    def drain_notices(self) -> list[Message]:
+        """The notices alone: those that came while no task ran open the next one."""
+        notices, self._notices = self._notices, []
+        return notices
+
     def drop(self) -> list[SteeringTicket]:
         """The task ended: what is left is dropped, notices are kept for the next task."""
         left, self._tickets = self._tickets, []

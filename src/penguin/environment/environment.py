@@ -26,10 +26,10 @@ from penguin.environment.tool import (
     ToolSetup,
 )
 from penguin.environment.tool_run import ToolRun, describe_error, failed
-from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS, BUILTIN_TOOL_FACTORIES
+from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS, BUILTIN_TOOL_FACTORIES, SUBAGENT_TOOLS
 from penguin.environment.truncation import Truncation, archive_path
 from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, ToolExecutionRequest
-from penguin.protocol.messages import Message, ToolCall, ToolDefinition
+from penguin.protocol.messages import Message, Subagent, ToolCall, ToolDefinition
 
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _log = logging.getLogger("penguin.environment")
@@ -130,7 +130,7 @@ class Environment:
 
     def _context(self, request: ToolExecutionRequest, segment: OutputSegment, emit: Emit) -> ToolContext:
         def forward(message: Message) -> None:
-            if not message.origin:
+            if not message.origin and not isinstance(message.payload, Subagent):
                 raise ValueError("a tool may forward only messages of a child session, which carry an origin")
             if not segment.closed:
                 emit(message)
@@ -172,7 +172,7 @@ async def _close(part: Closable) -> None:
 def _offered(config: EnvironmentConfig, setup: ToolSetup) -> list[Tool]:
     chosen = config.tool_config.builtin
     builtin = list(BUILTIN_TOOL_DEFINITIONS.values()) if chosen is None else chosen
-    tools = [_built(each, setup) for each in builtin if _suits(each, vision=config.vision)]
+    tools = [_built(each, setup) for each in builtin if _suits(each, vision=config.vision) and _served(each, setup)]
     custom = [as_tool(each) for each in config.tool_config.custom_tools]
     return tools + [each for each in custom if _suits(each.definition, vision=config.vision)]
 
@@ -187,6 +187,11 @@ def _built(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
 
 def _suits(definition: ToolDefinitionConfig, *, vision: bool) -> bool:
     return definition.for_model in {"any", "vision" if vision else "text-only"}
+
+
+def _served(definition: ToolDefinitionConfig, setup: ToolSetup) -> bool:
+    """Whether the host lends what the tool needs: a child session, say, has nobody to make it children."""
+    return definition.name not in SUBAGENT_TOOLS or setup.services.subagent_runner is not None
 
 
 def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:

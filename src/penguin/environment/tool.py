@@ -84,6 +84,8 @@ class Services:
     vision_describer: Any | None = None
     command_sessions: Any | None = None
     subagent_sessions: Any | None = None
+    outlet: Any | None = None
+    """Where background work reports to; see :class:`penguin.environment.subagents.Outlet`."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class ToolContext:
     add_note: Callable[[str], None] = field(default=lambda _text: None)
     """Append a line that survives the cut and an interruption, as :attr:`ToolResult.note` does not."""
     forward: Callable[[Message], None] = field(default=lambda _message: None)
-    """Pass on a message of a child session; it must carry an ``origin`` and goes out unchanged."""
+    """Pass on a message of a child session: with an ``origin``, or the ``subagent`` pointer. It goes out unchanged."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set when the call is to end early; a thread may wait on it instead of sleeping."""
 

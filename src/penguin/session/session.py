@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from penguin.engine.budget import Budget
 from penguin.engine.compaction import Compactability
 from penguin.engine.engine import INTERRUPTED, ContextEngine, EngineSettings, TaskResult
 from penguin.engine.inbox import SteeringTicket
@@ -18,6 +19,7 @@ from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, LLMInte
 from penguin.protocol.messages import Message, ThinkingLevel
 from penguin.session.approval import one_at_a_time
 from penguin.session.feed import Feed
+from penguin.session.outlet import SessionOutlet
 from penguin.session.prompt import Prompt, as_messages
 from penguin.session.stream import TaskStream
 
@@ -30,7 +32,8 @@ Observer = Callable[[Message], None]
 class Session:
     """One conversation: at most one task at a time, one trace.
 
-    Made by ``agent.create_session``; tests may build it from parts. Use it as ``async with`` or call
+    Made by ``agent.create_session``; tests may build it from parts. ``on_notice`` is offered the reports of
+    background work while no task runs; when it returns true it has taken care of them. Use it as ``async with`` or call
     :meth:`close`.
 
     Example::
@@ -50,6 +53,8 @@ class Session:
         ledger: Ledger | None = None,
         settings: EngineSettings | None = None,
         source: ContextSource | None = None,
+        outlet: SessionOutlet | None = None,
+        on_notice: Callable[[Message], bool] | None = None,
         on_close: Sequence[Callable[[], Awaitable[Any] | None]] = (),
     ) -> None:
         self.id = session_id
@@ -59,6 +64,9 @@ class Session:
         self._feed: Feed | None = None
         self._observers: list[Observer] = []
         self._on_close = list(on_close)
+        self.on_notice = on_notice
+        if outlet is not None:
+            outlet.connect(self._publish, self._take_notice)
         self._closed = False
         self._reserved = False
         self._stop_reason: str | None = None
@@ -70,6 +78,11 @@ class Session:
     def trace_path(self) -> Path | None:
         """The trace file of the present context; ``None`` before the first record or without a trace."""
         return getattr(self._trace, "path", None)
+
+    @property
+    def meta(self) -> Message | None:
+        """The configuration record of the present context."""
+        return self.engine.meta
 
     @property
     def busy(self) -> bool:
@@ -88,11 +101,12 @@ class Session:
         *,
         approve: ApproveFn | None = None,
         thinking_level: ThinkingLevel | None = None,
+        budgets: Sequence[Budget] = (),
     ) -> TaskStream:
         """Start a task when the returned stream is entered or iterated.
 
         Without ``approve`` every tool call is denied. An empty prompt goes on with what was kept of an
-        interrupted or failed task.
+        interrupted or failed task. ``budgets`` are drawn on beside the session's own limits.
 
         Raises:
             TypeError, ValueError: the prompt is not what a user can say.
@@ -116,7 +130,11 @@ class Session:
             try:
                 asked = one_at_a_time(approve) if approve is not None else None
                 return await self.engine.run(
-                    messages, approve=asked, thinking_level=thinking_level, interrupted=self._stop_reason
+                    messages,
+                    approve=asked,
+                    thinking_level=thinking_level,
+                    interrupted=self._stop_reason,
+                    budgets=budgets,
                 )
             finally:
                 self._feed, self._stop_reason, self._reserved = None, None, False
@@ -232,6 +250,12 @@ class Session:
             # The task may not have reached the engine yet; then it starts interrupted.
             self._stop_reason = reason
             self.engine.interrupt(reason)
+
+    def _take_notice(self, notice: Message) -> None:
+        """Background work ended: a running task hears of it, an idle session offers it to its host first (E17)."""
+        if not self._reserved and self.on_notice is not None and self.on_notice(notice):
+            return
+        self.engine.inbox.post(notice)
 
     def _publish(self, message: Message) -> None:
         """Where the engine's stream comes out: to the reader first, then to each observer."""

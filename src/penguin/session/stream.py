@@ -9,10 +9,10 @@ from typing import Self
 
 import anyio
 
+from penguin.detached import start_detached
 from penguin.engine.engine import HOST_CANCELLED, INTERRUPTED, TaskResult
 from penguin.protocol.errors import ResultNotReady
 from penguin.protocol.messages import Message
-from penguin.detached import start_detached
 from penguin.session.feed import Feed
 
 RunTask = Callable[[Feed], Awaitable[TaskResult]]

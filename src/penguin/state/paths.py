@@ -78,6 +78,11 @@ class DataRoot:
         """The paths of one project, whether it exists or not; raises ConfigError for an id that is no name."""
         return ProjectPaths(self.path / checked_id(project_id, "project id"))
 
+    @property
+    def custody(self) -> Path:
+        """Notes of the harness processes that run commands, so that a later one can end what a dead one left."""
+        return self.path / ".custody"
+
     def project_ids(self) -> list[str]:
         """The projects that exist, sorted."""
         return _ids_in(self.path)
@@ -93,6 +98,11 @@ class ProjectPaths:
     def id(self) -> str:
         """The project id."""
         return self.path.name
+
+    @property
+    def root(self) -> DataRoot:
+        """The data root it lies in."""
+        return DataRoot(self.path.parent)
 
     @property
     def config(self) -> Path:

@@ -76,6 +76,9 @@ BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
     "exec_command": _exec_command,
     "input_command": _input_command,
     "kill_command": _kill_command,
+    "run_subagent": _run_subagent,
+    "input_subagent": _input_subagent,
+    "kill_subagent": _kill_subagent,
     "read_file": _read_file,
     "edit_file": _edit_file,
     "write_file": _write_file,
@@ -91,6 +94,9 @@ BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {
         definitions.READ_FILE,
         definitions.EDIT_FILE,
         definitions.WRITE_FILE,
+        definitions.RUN_SUBAGENT,
+        definitions.INPUT_SUBAGENT,
+        definitions.KILL_SUBAGENT,
     )
 }
 """What each built-in tool is when nothing is configured, in the order the model sees them."""

@@ -1,0 +1,43 @@
+"""What a session lends to its environment: command sessions without the harness's keys, children, an outlet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penguin.agent.spawn import Spawner
+from penguin.environment.processes import CommandSessions, CommandState
+from penguin.environment.shell_environment import ShellEnvironment
+from penguin.environment.tool import Services
+from penguin.llm import catalog
+from penguin.protocol.blocks import block
+from penguin.session.outlet import SessionOutlet
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """The services of one session; ``commands`` is closed with it."""
+
+    outlet: SessionOutlet
+    commands: CommandSessions
+    spawner: Spawner | None
+
+    @classmethod
+    def for_session(cls, vault: Mapping[str, str], custody_dir: Path, spawner: Spawner | None) -> Lent:
+        """Commands see the vault's values and none of the keys the harness itself uses (N6)."""
+        outlet = SessionOutlet()
+        shell = ShellEnvironment(vault=vault, hidden=catalog.key_variables())
+        commands = CommandSessions(
+            environment=shell, custody_dir=custody_dir, on_exit=lambda state: _report(outlet, state)
+        )
+        return cls(outlet, commands, spawner)
+
+    def as_services(self) -> Services:
+        """As the environment's tools expect them."""
+        return Services(subagent_runner=self.spawner, command_sessions=self.commands, outlet=self.outlet)
+
+
+def _report(outlet: SessionOutlet, state: CommandState) -> None:
+    ended = f"Process {state.process_id} (`{state.cmd}`): {state.words}"
+    outlet.post(block("background_task_done", f"{ended}\n{state.undelivered}".rstrip()))
