@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 30.0
 _POOL_SECONDS = 30.0
+_IDLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ def _new_client(*, encrypted: bool, loopback: bool) -> httpx2.AsyncClient:
         verify=verify,
         trust_env=not loopback,
         timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS, pool=_POOL_SECONDS),
+        # Longer than the five seconds of the library: a tool may well run for half a minute between two requests.
+        limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),
         follow_redirects=False,
     )
 
