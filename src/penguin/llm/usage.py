@@ -37,6 +37,27 @@ def chat_usage(raw: Raw | None) -> TokenCounts | None:
     return TokenCounts(cached, given - cached, output, given + output)
 
 
+def anthropic_usage(raw: Raw | None) -> TokenCounts | None:
+    """Read the ``usage`` of an Anthropic Messages server; ``None`` when it says nothing (missing, or zero input).
+
+    Its input excludes what was read from the cache and what was written to it; its output includes thinking.
+
+    Example::
+
+        anthropic_usage(Raw(b'{"input_tokens":2,"cache_read_input_tokens":5,"output_tokens":1}')).total  # 8
+    """
+    if raw is None:
+        return None
+    try:
+        usage = msgspec.json.decode(raw, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    read = _number(usage.get("cache_read_input_tokens"))
+    other = _number(usage.get("input_tokens")) + _number(usage.get("cache_creation_input_tokens"))
+    output = _number(usage.get("output_tokens"))
+    return TokenCounts(read, other, output, read + other + output) if read + other else None
+
+
 def _cached(usage: dict[str, Any]) -> int:
     return (
         _inside(usage, "prompt_tokens_details", "cached_tokens")
