@@ -14,6 +14,7 @@ import anyio
 from penguin.environment.arguments import ArgumentCheck, parse_arguments
 from penguin.environment.function_tool import as_tool
 from penguin.environment.output_segment import OutputSegment
+from penguin.environment.repeats import RepeatLimits, Repeats
 from penguin.environment.tool import (
     DEFAULT_MAX_OUTPUT_LENGTH,
     Closable,
@@ -64,6 +65,7 @@ class EnvironmentConfig:
     session_id: str = ""
     vision: bool = True
     confinement: Confinement | None = None
+    repeat_limits: RepeatLimits = field(default_factory=RepeatLimits)
 
 
 class Environment:
@@ -90,6 +92,7 @@ class Environment:
             config.vault,
             config.confinement,
         )
+        self._repeats = Repeats(config.repeat_limits)
         self._tools = _by_name(_offered(config, self.setup))
         self._checks = {name: ArgumentCheck(tool.definition) for name, tool in self._tools.items()}
         if config.tool_config.mcp_servers:
@@ -121,11 +124,19 @@ class Environment:
     def _segment(self, call: ToolCall, tool: Tool | None, emit: Emit) -> OutputSegment:
         limit = tool.definition.max_output_length if tool else DEFAULT_MAX_OUTPUT_LENGTH
         archive = archive_path(self.setup.scratchpad_dir, call.tool_call_id)
-        return OutputSegment(call.tool_call_id, emit, Truncation(limit, archive))
+        return OutputSegment(
+            call.tool_call_id,
+            emit,
+            Truncation(limit, archive),
+            lambda result: self._repeats.note(call.name, call.arguments, result),
+        )
 
     def _checked_arguments(self, call: ToolCall) -> dict[str, Any]:
         if call.name not in self._tools:
             raise ToolError(_unknown_tool(call.name, list(self._tools)))
+        refusal = self._repeats.refusal(call.name, call.arguments)
+        if refusal is not None:
+            raise ToolError(refusal)
         return self._checks[call.name].check(parse_arguments(call.arguments))
 
     def _context(self, request: ToolExecutionRequest, segment: OutputSegment, emit: Emit) -> ToolContext:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penguin.environment.truncation import Truncation
@@ -27,13 +27,20 @@ class OutputSegment:
     """Turns written text into a well-formed segment; every method is synchronous and none raises for trouble.
 
     That it never awaits is the point: after a scope is cancelled every await raises again, and the segment must
-    still be closed.
+    still be closed. ``remark`` is shown the result and may have a line to add to it.
     """
 
-    def __init__(self, tool_call_id: str, emit: Emit, truncation: Truncation) -> None:
+    def __init__(
+        self,
+        tool_call_id: str,
+        emit: Emit,
+        truncation: Truncation,
+        remark: Callable[[str], str | None] = lambda _result: None,
+    ) -> None:
         self._id = tool_call_id
         self._emit = emit
         self._truncation = truncation
+        self._remark = remark
         self._notes: list[str] = []
         self._visible = False
         self.closed = False
@@ -81,7 +88,9 @@ class OutputSegment:
         self._emit(tool_call_output(head + closing, self._id, images=images, stop_reason=reason))
 
     def _closing_lines(self, head: str, ending: Ending) -> str:
-        lines = [self._truncation.notice(), *self._notes, ending.note and scrub(ending.note), ending.marker]
+        result = f"{head}{ending.note or ''}{ending.marker or ''}"
+        own_lines = [ending.note and scrub(ending.note), self._remark(result), ending.marker]
+        lines = [self._truncation.notice(), *self._notes, *own_lines]
         closing = "\n".join(line for line in lines if line)
         if not self._visible and not closing.strip():
             closing = NO_OUTPUT
