@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-import signal
 import sys
 from pathlib import Path
 
@@ -36,8 +35,9 @@ class Custody:
         self.scope = f"{secrets.token_hex(8)}."
         self._outer = os.environ.get(VARIABLE, "")
         self._numbers = itertools.count(1)
-        self._guard: int | None = None
+        self.guard: int | None = None  # its process id, once it runs
         self._lifeline: int | None = None
+        self._entry: Path | None = None
 
     def new_scope(self, within: str | None = None) -> str:
         """A scope nobody has used, for one owner, or for one command ``within`` an owner's scope."""
@@ -53,22 +53,27 @@ class Custody:
         Call it before the first child is started. ``ledger`` is a directory where harness processes are noted, so that
         a later guard can finish what an earlier one could not. Costs the caller about a millisecond.
         """
-        if self._guard is not None or not sys.executable or not custody_guard.available():
+        if self.guard is not None or not sys.executable:
             return
         if ledger is not None:
-            ledger = self._entered(ledger)
+            self._entry = self._entered(ledger)
+            ledger = ledger if self._entry else None
         theirs, self._lifeline = os.pipe()
         try:
-            self._guard = self._spawn_guard(theirs, ledger)
+            self.guard = self._spawn_guard(theirs, ledger)
         finally:
             os.close(theirs)
 
     def _entered(self, ledger: Path) -> Path | None:
         try:
-            custody_guard.enter(ledger, self.scope)
+            return custody_guard.enter(ledger, self.scope)
         except OSError:  # a read-only home must not keep commands from running; the guard works without it
             return None
-        return ledger
+
+    def note(self, pid: int) -> None:
+        """Remember a child that leads its own group; does something only where marks cannot be read."""
+        if self._entry is not None and not custody_guard.available():
+            custody_guard.note_group(self._entry, pid)
 
     def _spawn_guard(self, lifeline: int, ledger: Path | None) -> int:
         arguments = [sys.executable, "-I", "-S", custody_guard.__file__, self.scope, str(self.pid), str(os.getsid(0))]
@@ -94,22 +99,7 @@ def end_group(pid: int, scope: str, grace: float) -> bool:
     """
     if custody_guard.available():
         return custody_guard.end_all(lambda: members(scope, (pid,)), grace)
-    return _end_process_group(pid, grace)
-
-
-def _end_process_group(pid: int, grace: float) -> bool:
-    import time  # noqa: PLC0415 - only where there is no /proc
-
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 1.0)):
-        deadline = time.monotonic() + patience
-        try:
-            os.killpg(pid, number)
-            while time.monotonic() < deadline:
-                os.killpg(pid, 0)
-                time.sleep(0.02)
-        except OSError:
-            return True
-    return False
+    return custody_guard.end_group(pid, grace)
 
 
 _current: Custody | None = None

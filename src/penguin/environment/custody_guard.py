@@ -16,7 +16,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -187,39 +186,94 @@ def _wait_for_exits(poller: select.poll, waiting: int, deadline: float) -> None:
             waiting -= 1
 
 
+# ---------------------------------------------------------------- without /proc
+
+
+def end_group(pid: int, grace: float = GRACE) -> bool:
+    """End one process group: TERM, after ``grace`` seconds KILL; blocks. ``False`` when something is left."""
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 1.0)):
+        deadline = time.monotonic() + patience
+        try:
+            os.killpg(pid, number)
+            while time.monotonic() < deadline:
+                os.killpg(pid, 0)
+                time.sleep(0.02)
+        except OSError:
+            return True
+    return False
+
+
+def start_of(pid: int) -> str | None:
+    """When a process started, in some notation without spaces; ``None`` when there is no such process."""
+    if available():
+        seen = _look_at(pid)
+        return str(seen.started) if seen else None
+    import subprocess  # noqa: PLC0415 - the guard starts with the first command, and this takes as long as the rest
+
+    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False)  # noqa: S603, S607 - fixed words and a number
+    return "_".join(asked.stdout.decode(errors="replace").split()) or None
+
+
 # ---------------------------------------------------------------- the ledger of harnesses
 
 
+class Entry(NamedTuple):
+    """What a harness notes about itself, and about the process groups it leads where there is no /proc."""
+
+    scope: str
+    pid: int
+    started: str
+    session: int
+    place: str
+    groups: tuple[tuple[int, str], ...]
+
+    def end(self) -> bool:
+        """End everything the harness was answerable for."""
+        if available():
+            return end_all(lambda: members(self.scope, harness_session=self.session))
+        ended = [end_group(pid) for pid, started in self.groups if start_of(pid) == started]
+        return all(ended)
+
+
 def enter(ledger: Path, scope: str) -> Path:
-    """Note in the directory ``ledger`` that this process is answerable for ``scope``; returns the entry."""
+    """Note in the directory ``ledger`` that this process is answerable for ``scope``; returns the entry's file."""
     ledger.mkdir(mode=0o700, parents=True, exist_ok=True)
-    entry = ledger / scope.rstrip(".")
-    mine = _look_at(os.getpid())
-    entry.write_text(f"{os.getpid()} {mine.started if mine else 0} {os.getsid(0)} {_this_place()}\n")
-    return entry
+    file = ledger / scope.rstrip(".")
+    file.write_text(f"{os.getpid()} {start_of(os.getpid())} {os.getsid(0)} {_this_place()}\n")
+    return file
+
+
+def note_group(file: Path, pid: int) -> None:
+    """Add a process group to the entry; needed only where :func:`available` is false."""
+    with file.open("a") as entry:
+        entry.write(f"{pid} {start_of(pid)}\n")
+
+
+def read_entry(file: Path) -> Entry:
+    """The entry in ``file``.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not an entry.
+    """
+    first, *rest = file.read_text().splitlines() or [""]
+    pid, started, session, place = first.split(maxsplit=3)
+    groups = tuple((int(number), start) for number, start in (line.split() for line in rest))
+    return Entry(f"{file.name}.", int(pid), started, int(session), place, groups)
 
 
 def end_left_behind(ledger: Path) -> int:
-    """End what harnesses left that are gone from this host; returns how many scopes were swept."""
+    """End what harnesses left that are gone from this host; returns how many of them there were."""
     swept = 0
-    for entry in sorted(ledger.iterdir()) if ledger.is_dir() else []:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid, started, session, place = entry.read_text().split(maxsplit=3)
+    for file in sorted(ledger.iterdir()) if ledger.is_dir() else []:
+        with contextlib.suppress(OSError, ValueError):
+            entry = read_entry(file)
             # Of another host, container or boot: its processes cannot be seen from here.
-            if place.strip() == _this_place() and _is_gone(int(pid), int(started)):
-                _sweep(entry, int(session))
+            if entry.place == _this_place() and start_of(entry.pid) != entry.started:
                 swept += 1
+                if entry.end():
+                    file.unlink(missing_ok=True)
     return swept
-
-
-def _sweep(entry: Path, harness_session: int) -> None:
-    if end_all(lambda: members(entry.name + ".", harness_session=harness_session)):
-        entry.unlink(missing_ok=True)
-
-
-def _is_gone(pid: int, started: int) -> bool:
-    seen = _look_at(pid)
-    return seen is None or seen.started != started
 
 
 def _this_place() -> str:
@@ -228,31 +282,37 @@ def _this_place() -> str:
         namespace = str(Path(_PROC, "self", "ns", "pid").readlink())
     except OSError:
         namespace = ""
-    return f"{socket.gethostname()}/{boot}/{namespace}"
+    return f"{os.uname().nodename}/{boot}/{namespace}"
 
 
 # ---------------------------------------------------------------- the guard
 
 
 def main(scope: str, harness: int, session: int, ledger: Path | None) -> None:
-    """Wait on standard input for the end of the harness, then end everything in ``scope``."""
+    """End what earlier harnesses left, wait for the end of this one, and end everything in its ``scope``."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    _wait_for_the_end_of(harness)
-    if end_all(lambda: members(scope, harness_session=session)) and ledger:
-        (ledger / scope.rstrip(".")).unlink(missing_ok=True)
     if ledger:
         end_left_behind(ledger)
+    _wait_for_the_end_of(harness)
+    file = ledger / scope.rstrip(".") if ledger else None
+    try:
+        entry = read_entry(file) if file else Entry(scope, harness, "", session, "", ())
+    except (OSError, ValueError):
+        entry = Entry(scope, harness, "", session, "", ())
+    if entry.end() and file:
+        file.unlink(missing_ok=True)
 
 
 def _wait_for_the_end_of(harness: int) -> None:
     poller = select.poll()
     poller.register(0, select.POLLIN | select.POLLHUP)
     # The pipe alone would not do: a process forked from the harness (multiprocessing) holds a copy of its other end.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         poller.register(os.pidfd_open(harness), select.POLLIN)
-    while not poller.poll():
+    # Our parent is somebody else when the harness ended before the line above was reached.
+    while os.getppid() == harness and not poller.poll():
         pass
 
 

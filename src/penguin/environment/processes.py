@@ -125,8 +125,15 @@ class CommandSessions:
             command = RunningCommand(launch)
         except (OSError, ValueError) as error:
             raise ToolError(f"The command could not be started: {error}") from None
+        self._custody.note(command.pid)
         self._in_front.add(command)
         return command
+
+    def custody_mark(self) -> dict[str, str]:
+        """The environment entry that makes another child (an MCP server, say) end with this session."""
+        self._started_any = True
+        self._custody.start_guard(self._custody_dir)
+        return self._custody.mark(self._custody.new_scope(self._scope))
 
     # ------------------------------------------------------------ background
 
