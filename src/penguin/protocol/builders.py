@@ -95,6 +95,11 @@ def _fidelity(value: Fidelity | dict[str, Any] | bytes | None) -> Fidelity:
             return fidelity_bytes(value)
 
 
+def _abnormal(stop_reason: StopReason | None) -> StopReason | None:
+    """An absent stop reason means completed, and so we write it (P3)."""
+    return None if stop_reason == "completed" else stop_reason
+
+
 def user_text(text: str) -> OmniMessage[Text]:
     """Words of the user.
 
@@ -109,14 +114,14 @@ def assistant_text(
     text: str, *, fidelity: Fidelity | dict[str, Any] | None = None, stop_reason: StopReason | None = None
 ) -> OmniMessage[Text]:
     """Words of the assistant."""
-    return model_message(Text("assistant", scrub(text), _fidelity(fidelity), stop_reason))
+    return model_message(Text("assistant", scrub(text), _fidelity(fidelity), _abnormal(stop_reason)))
 
 
 def thinking(
     text: str, *, fidelity: Fidelity | dict[str, Any] | None = None, stop_reason: StopReason | None = None
 ) -> OmniMessage[Thinking]:
     """Reasoning of the assistant."""
-    return model_message(Thinking("assistant", scrub(text), _fidelity(fidelity), stop_reason))
+    return model_message(Thinking("assistant", scrub(text), _fidelity(fidelity), _abnormal(stop_reason)))
 
 
 def inline_thinking(
@@ -127,7 +132,7 @@ def inline_thinking(
     stop_reason: StopReason | None = None,
 ) -> OmniMessage[InlineThinking]:
     """Reasoning in binary form; ``data`` is base64."""
-    return model_message(InlineThinking("assistant", data, mime_type, _fidelity(fidelity), stop_reason))
+    return model_message(InlineThinking("assistant", data, mime_type, _fidelity(fidelity), _abnormal(stop_reason)))
 
 
 def inline_data(
@@ -139,12 +144,12 @@ def inline_data(
     stop_reason: StopReason | None = None,
 ) -> OmniMessage[InlineData]:
     """Binary content; ``data`` is base64."""
-    return model_message(InlineData(role, data, mime_type, _fidelity(fidelity), stop_reason))
+    return model_message(InlineData(role, data, mime_type, _fidelity(fidelity), _abnormal(stop_reason)))
 
 
 def image_url(url: str, *, stop_reason: StopReason | None = None) -> OmniMessage[ImageUrl]:
     """An image of the user: a web URL or a base64 data URL."""
-    return model_message(ImageUrl("user", url, stop_reason))
+    return model_message(ImageUrl("user", url, _abnormal(stop_reason)))
 
 
 def tool_call(
@@ -157,7 +162,7 @@ def tool_call(
 ) -> OmniMessage[ToolCall]:
     """A call; ``arguments`` is the text of a JSON object."""
     return model_message(
-        ToolCall("assistant", scrub(name), scrub(arguments), tool_call_id, _fidelity(fidelity), stop_reason)
+        ToolCall("assistant", scrub(name), scrub(arguments), tool_call_id, _fidelity(fidelity), _abnormal(stop_reason))
     )
 
 
@@ -170,7 +175,7 @@ def tool_call_output(
 ) -> OmniMessage[ToolCallOutput]:
     """The answer to a call; ``images`` are data URLs."""
     return model_message(
-        ToolCallOutput("user", scrub(output), tool_call_id, list(images) if images else None, stop_reason)
+        ToolCallOutput("user", scrub(output), tool_call_id, list(images) if images else None, _abnormal(stop_reason))
     )
 
 
@@ -178,14 +183,14 @@ def partial_text(
     event_type: StreamEventType, text: str = "", *, stop_reason: StopReason | None = None
 ) -> OmniMessage[PartialText]:
     """A fragment of assistant text."""
-    return model_message(PartialText("assistant", event_type, text, stop_reason))
+    return model_message(PartialText("assistant", event_type, text, _abnormal(stop_reason)))
 
 
 def partial_thinking(
     event_type: StreamEventType, text: str = "", *, stop_reason: StopReason | None = None
 ) -> OmniMessage[PartialThinking]:
     """A fragment of reasoning text."""
-    return model_message(PartialThinking("assistant", event_type, text, stop_reason))
+    return model_message(PartialThinking("assistant", event_type, text, _abnormal(stop_reason)))
 
 
 def partial_tool_call(
@@ -197,7 +202,9 @@ def partial_tool_call(
     stop_reason: StopReason | None = None,
 ) -> OmniMessage[PartialToolCall]:
     """A fragment of a call's arguments; give ``name`` on ``start``."""
-    return model_message(PartialToolCall("assistant", event_type, arguments, tool_call_id, name, stop_reason))
+    return model_message(
+        PartialToolCall("assistant", event_type, arguments, tool_call_id, name, _abnormal(stop_reason))
+    )
 
 
 def partial_tool_call_output(
@@ -210,7 +217,9 @@ def partial_tool_call_output(
 ) -> OmniMessage[PartialToolCallOutput]:
     """A fragment of a tool's output."""
     return model_message(
-        PartialToolCallOutput("user", event_type, output, tool_call_id, list(images) if images else None, stop_reason)
+        PartialToolCallOutput(
+            "user", event_type, output, tool_call_id, list(images) if images else None, _abnormal(stop_reason)
+        )
     )
 
 
