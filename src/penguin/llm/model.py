@@ -29,6 +29,7 @@ from penguin.llm.outcome import (
     silent,
     unreadable,
 )
+from penguin.llm.providers.anthropic_messages import AnthropicMessages
 from penguin.llm.providers.openai_chat import OpenAIChat
 from penguin.llm.providers.openai_chat_body import side_of
 from penguin.llm.segments import Segments
@@ -43,7 +44,7 @@ from penguin.protocol.messages import UNSET, Message, ToolCall
 
 _logger = logging.getLogger("penguin.llm")
 
-ADAPTERS: Mapping[str, AdapterFactory] = {"openai-chat": OpenAIChat}
+ADAPTERS: Mapping[str, AdapterFactory] = {"openai-chat": OpenAIChat, "anthropic-messages": AnthropicMessages}
 """Wire protocols by client type."""
 
 ALIASES: Mapping[str, str] = {"openai": "openai-chat", "ant-messages": "anthropic-messages"}

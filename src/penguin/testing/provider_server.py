@@ -40,9 +40,9 @@ from penguin.testing.http_exchange import Connection, Delivering, RecordedReques
 from penguin.testing.replies import Delivery, Raw, ReadyReply, Refusal, Reply, ReplyLike, as_reply
 from penguin.testing.script_file import read_script
 from penguin.testing.turns import Pause, Turn
-from penguin.testing.wire import Saying, Wire, openai_chat
+from penguin.testing.wire import Saying, Wire, anthropic_messages, openai_chat
 
-WIRES: Final[tuple[Wire, ...]] = (openai_chat.WIRE,)
+WIRES: Final[tuple[Wire, ...]] = (openai_chat.WIRE, anthropic_messages.WIRE)
 """Every protocol the server speaks; the path of a request picks one."""
 
 WhenExhausted: TypeAlias = Literal["error", "repeat"]
@@ -101,7 +101,7 @@ class ScriptedProvider:
 
     @property
     def host_url(self) -> str:
-        """The address without a path."""
+        """The address without a path, as clients of Anthropic Messages and Gemini want it."""
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -283,7 +283,7 @@ class ThreadedProvider:
 
     @property
     def host_url(self) -> str:
-        """The address without a path."""
+        """The address without a path, as clients of Anthropic Messages and Gemini want it."""
         return self._provider.host_url
 
     @property
