@@ -1,0 +1,155 @@
+"""A new session from an old one's records: lines are copied, not rewritten (T13)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penguin.protocol.codec import encode
+from penguin.protocol.errors import ResumeError
+from penguin.protocol.messages import (
+    UNSET,
+    ApprovalDecision,
+    Message,
+    RequestEnd,
+    SessionMeta,
+    ToolCall,
+    ToolCallOutput,
+)
+from penguin.trace.append_file import make_private_directories
+from penguin.trace.names import trace_path
+from penguin.trace.reader import TraceReader
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """What becomes different in the copy; ``None`` stays as it was.
+
+    ``at_request`` counts committed requests of the last context from 1; the copy ends with that one
+    and the answers to its calls. ``scratchpads`` are the old and the new directory of local files.
+    """
+
+    session_id: str
+    traces_dir: Path
+    at_request: int | None = None
+    provider: str | None = None
+    model_id: str | None = None
+    workspace: str | None = None
+    scratchpads: tuple[Path, Path] | None = None
+    drop_fidelity: bool = False
+
+
+def fork_trace(files: Sequence[Path], plan: ForkPlan) -> list[Path]:
+    """Copy a session's files under a new id; the source is untouched. Returns the new files.
+
+    Raises:
+        TraceError: a source file cannot be read.
+        ResumeError: there is no such request.
+
+    Example::
+
+        fork_trace(files_of(traces, old), ForkPlan(new_session_id(), traces, at_request=3))
+    """
+    copies: list[Path] = []
+    try:
+        for index, file in enumerate(files, start=1):
+            lines = _lines(file, plan, cut=plan.at_request if file is files[-1] else None)
+            copies.append(_write(trace_path(plan.traces_dir, plan.session_id, index), lines))
+    except BaseException:
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+        raise
+    _copy_scratch(plan)
+    return copies
+
+
+def _lines(file: Path, plan: ForkPlan, cut: int | None) -> Iterator[bytes]:
+    reader = TraceReader(file)
+    records = iter(reader) if cut is None else _until(reader, cut)
+    for message in records:
+        yield _moved(_changed(message, reader.line, plan), plan)
+
+
+def _until(reader: TraceReader, cut: int) -> Iterator[Message]:
+    """The records up to the end of committed request ``cut`` and the answers to its calls."""
+    committed, due = 0, set[str]()
+    for message in reader:
+        if committed == cut and not _answers(message, due):
+            return
+        yield message
+        match message.payload:
+            case RequestEnd(status="completed"):
+                committed += 1
+            case RequestEnd():
+                due.clear()
+            case ToolCall(tool_call_id=call_id):
+                due.add(call_id)
+            case _:
+                pass
+        if isinstance(message.payload, RequestEnd) and committed < cut:
+            due.clear()
+    if committed < cut:
+        raise ResumeError(f"{reader.path}: it has {committed} committed requests, so it cannot be forked at {cut}")
+
+
+def _answers(message: Message, due: set[str]) -> bool:
+    match message.payload:
+        case ToolCallOutput(tool_call_id=call_id) | ApprovalDecision(tool_call_id=call_id):
+            return call_id in due
+        case _:
+            return False
+
+
+def _changed(message: Message, line: bytes, plan: ForkPlan) -> bytes:
+    """The stored line, unless the fork itself is about something in it."""
+    payload = message.payload
+    if isinstance(payload, SessionMeta):
+        changes = {"provider": plan.provider, "model_id": plan.model_id, "workspace": plan.workspace}
+        wanted = {"session_id": plan.session_id} | {name: value for name, value in changes.items() if value is not None}
+        return _with_fields(line, wanted)
+    if plan.drop_fidelity and getattr(payload, "fidelity", UNSET) is not UNSET:
+        return encode(msgspec.structs.replace(message, payload=msgspec.structs.replace(payload, fidelity=UNSET)))
+    return line
+
+
+def _with_fields(line: bytes, wanted: dict[str, str]) -> bytes:
+    """Change members of the payload and keep everything else, known or not, as it stands."""
+    record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    payload = msgspec.json.decode(record["payload"], type=dict[str, msgspec.Raw])
+    payload |= {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in wanted.items()}
+    record["payload"] = msgspec.Raw(msgspec.json.encode(payload))
+    return msgspec.json.encode(record)
+
+
+def _moved(line: bytes, plan: ForkPlan) -> bytes:
+    """Point markers and notes at the copies of the local files."""
+    if plan.scratchpads is None:
+        return line
+    old, new = (msgspec.json.encode(str(path))[1:-1] for path in plan.scratchpads)
+    return line.replace(old, new)
+
+
+def _write(path: Path, lines: Iterator[bytes]) -> Path:
+    make_private_directories(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(line + b"\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _copy_scratch(plan: ForkPlan) -> None:
+    if plan.scratchpads is not None and plan.scratchpads[0].is_dir():
+        with contextlib.suppress(FileExistsError):
+            shutil.copytree(*plan.scratchpads, symlinks=True)
