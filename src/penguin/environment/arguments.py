@@ -37,7 +37,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
 def _parse_leniently(text: str) -> Any:
     # msgspec refuses escaped lone surrogates; the standard library reads them, and they are replaced here.
     try:
-        return _scrubbed(json.loads(text, parse_constant=_refuse_constant))
+        return scrubbed(json.loads(text, parse_constant=_refuse_constant))
     except (ValueError, RecursionError) as error:
         raise ToolError(f"The arguments are not valid JSON: {error}") from None
 
@@ -46,14 +46,15 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON value")
 
 
-def _scrubbed(value: Any) -> Any:
+def scrubbed(value: Any) -> Any:
+    """A JSON value in which every text can be encoded: lone surrogates are replaced."""
     match value:
         case str():
             return scrub(value)
         case list():
-            return [_scrubbed(item) for item in value]
+            return [scrubbed(item) for item in value]
         case dict():
-            return {scrub(key): _scrubbed(item) for key, item in value.items()}
+            return {scrub(key): scrubbed(item) for key, item in value.items()}
         case _:
             return value
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -32,6 +32,10 @@ from penguin.environment.truncation import Truncation, archive_path
 from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, ToolExecutionRequest
 from penguin.protocol.messages import Message, Subagent, ToolCall, ToolDefinition
 
+if TYPE_CHECKING:
+    from penguin.environment.mcp.report import McpReport, McpToolOrigin
+    from penguin.environment.mcp.servers import McpServers
+
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _log = logging.getLogger("penguin.environment")
 
@@ -41,7 +45,8 @@ class ToolConfig:
     """Which tools an environment has.
 
     ``builtin`` replaces the default list as a whole when given. ``custom_tools`` are tools, functions made into
-    tools by ``@tool``, or plain typed functions. ``mcp_servers`` are ``{name, config}`` entries.
+    tools by ``@tool``, or plain typed functions. ``mcp_servers`` are ``{name, config}`` entries; see
+    :class:`penguin.environment.mcp.config.McpServerConfig` for what ``config`` may hold.
     """
 
     builtin: Sequence[ToolDefinitionConfig] | None = None
@@ -55,6 +60,8 @@ class EnvironmentConfig:
 
     ``scratchpad_dir`` is the session's own directory (full outputs, what was seen of which file); without one
     nothing is kept on disk. ``vision`` says whether the model takes images. ``vault`` maps names to secret values.
+    ``custody_dir`` is where harness processes note that they run (N9). ``on_mcp_report`` hears of MCP servers that
+    cannot be reached, and of those that came late; :meth:`Environment.take_mcp_reports` gives the same.
     """
 
     workspace_dir: Path
@@ -66,6 +73,8 @@ class EnvironmentConfig:
     vision: bool = True
     confinement: Confinement | None = None
     repeat_limits: RepeatLimits = field(default_factory=RepeatLimits)
+    custody_dir: Path | None = None
+    on_mcp_report: Callable[[McpReport], None] | None = None
 
 
 class Environment:
@@ -74,6 +83,7 @@ class Environment:
     Raises:
         ValueError: Two tools share a name, or a name is not one that every provider accepts.
         TypeError: A custom tool is neither a tool nor a function that can be made one.
+        ConfigError: An entry of ``mcp_servers`` is wrong.
 
     Example::
 
@@ -93,33 +103,69 @@ class Environment:
             config.confinement,
         )
         self._repeats = Repeats(config.repeat_limits)
-        self._tools = _by_name(_offered(config, self.setup))
-        self._checks = {name: ArgumentCheck(tool.definition) for name, tool in self._tools.items()}
-        if config.tool_config.mcp_servers:
-            _log.warning("MCP servers are configured, but this version cannot connect to them yet")
+        self._own = _by_name(_offered(config, self.setup))
+        self._tools: dict[str, Tool] = {}
+        self._checks: dict[str, ArgumentCheck] = {}
+        self._offer({})
+        self._mcp = _mcp_servers(config, self.workspace_dir)
 
     async def list_tools(self) -> list[ToolDefinition]:
-        """The tools the model may call, in a fixed order."""
+        """The tools a new context begins with, in a fixed order; waits for MCP servers, each for its own limit (N20).
+
+        What servers add or change later appears in the next call.
+        """
+        if self._mcp is not None:
+            self._offer({tool.definition.name: tool for tool in await self._mcp.tools()})
         return [tool.definition.for_the_model() for tool in self._tools.values()]
+
+    def _offer(self, of_servers: Mapping[str, Tool]) -> None:
+        """Our own tools come first: a server can neither replace one nor change its place."""
+        self._tools = self._own | {name: tool for name, tool in of_servers.items() if name not in self._own}
+        self._checks = {name: ArgumentCheck(tool.definition) for name, tool in self._tools.items()}
+
+    def connect(self) -> None:
+        """Start to connect to MCP servers without waiting, as a resumed session does, whose tools are known (T7)."""
+        if self._mcp is not None:
+            self._mcp.begin()
 
     def tool_permission(self, name: str) -> Permission | None:
         """``"r"``, ``"rw"``, or ``None`` for an unknown tool."""
-        tool = self._tools.get(name)
+        tool = self._tool(name)
         return tool.definition.permission if tool else None
+
+    def _tool(self, name: str) -> Tool | None:
+        """The tool of that name; a stand-in when a server that is configured has not listed it yet."""
+        return self._tools.get(name) or (self._mcp.late_tool(name) if self._mcp else None)
+
+    def mcp_origin(self, name: str) -> McpToolOrigin | None:
+        """The server and the server's own name of a tool, for people who are asked to approve a call (D32)."""
+        return self._mcp.origin(name) if self._mcp else None
+
+    @property
+    def mcp_status(self) -> list[McpReport]:
+        """How each MCP server is now."""
+        return self._mcp.status if self._mcp else []
+
+    def take_mcp_reports(self) -> list[McpReport]:
+        """What people should know about MCP servers and was not taken yet; each trouble comes once (N20)."""
+        return self._mcp.take_reports() if self._mcp else []
 
     async def execute_tool(self, request: ToolExecutionRequest, emit: Emit) -> None:
         """Emit output partials, then exactly one complete ``tool_call_output``; raises only a cancellation."""
         call = request.tool_call.payload
-        tool = self._tools.get(call.name)
+        tool = self._tool(call.name)
         segment = self._segment(call, tool, emit)
         segment.open()
+        if tool is None:
+            segment.close(failed(_unknown_tool(call.name, list(self._tools))))
+            return
         try:
             args = self._checked_arguments(call)
         except Exception as error:  # noqa: BLE001 - the schema and its checker are third-party code
             segment.close(failed(describe_error(error)))
             return
         ctx = self._context(request, segment, emit)
-        await ToolRun(self._tools[call.name], args, ctx, segment).complete()
+        await ToolRun(tool, args, ctx, segment).complete()
 
     def _segment(self, call: ToolCall, tool: Tool | None, emit: Emit) -> OutputSegment:
         limit = tool.definition.max_output_length if tool else DEFAULT_MAX_OUTPUT_LENGTH
@@ -132,12 +178,12 @@ class Environment:
         )
 
     def _checked_arguments(self, call: ToolCall) -> dict[str, Any]:
-        if call.name not in self._tools:
-            raise ToolError(_unknown_tool(call.name, list(self._tools)))
         refusal = self._repeats.refusal(call.name, call.arguments)
         if refusal is not None:
             raise ToolError(refusal)
-        return self._checks[call.name].check(parse_arguments(call.arguments))
+        args = parse_arguments(call.arguments)
+        check = self._checks.get(call.name)
+        return check.check(args) if check else args  # a stand-in checks when it knows the tool
 
     def _context(self, request: ToolExecutionRequest, segment: OutputSegment, emit: Emit) -> ToolContext:
         def forward(message: Message) -> None:
@@ -170,7 +216,7 @@ class Environment:
                     await _close(part)
 
     def _parts(self) -> list[object]:
-        return [*self.setup.shared.values(), *self._tools.values()]
+        return [*self.setup.shared.values(), *self._own.values(), *((self._mcp,) if self._mcp else ())]
 
 
 async def _close(part: Closable) -> None:
@@ -178,6 +224,21 @@ async def _close(part: Closable) -> None:
         await part.aclose()
     except Exception:  # noqa: BLE001 - the rest must be closed all the same
         _log.exception("%s could not be closed", type(part).__name__)
+
+
+def _mcp_servers(config: EnvironmentConfig, workspace_dir: Path) -> McpServers | None:
+    if not config.tool_config.mcp_servers:
+        return None
+    from penguin.environment.mcp.config import read_servers  # noqa: PLC0415 - few sessions have servers
+    from penguin.environment.mcp.servers import McpServers  # noqa: PLC0415 - the same
+
+    return McpServers(
+        read_servers(config.tool_config.mcp_servers),
+        workspace_dir,
+        custody_dir=config.custody_dir,
+        vision=config.vision,
+        on_report=config.on_mcp_report,
+    )
 
 
 def _offered(config: EnvironmentConfig, setup: ToolSetup) -> list[Tool]:
