@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO
 
+from penguin.environment.exit_words import exit_words
+
 FIXED: Mapping[str, str] = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -81,7 +83,7 @@ class ShellEnvironment:
         except (OSError, subprocess.SubprocessError) as error:
             self.problem = f"the environment of the login shell {shell} could not be read: {error}"
             answer = {}
-        self._captured = self._visible(answer) if answer else dict(self._base)
+        self._captured = self._visible(answer or self._base)
         self._captured["PATH"] = _merged_path(self._base.get("PATH", ""), self._captured.get("PATH", os.defpath))
 
     def variables(self, mark: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +140,10 @@ def _ask(shell: str, variables: Mapping[str, str], timeout: float) -> dict[str, 
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         answer.seek(0)
-        return _parsed(answer.read())
+        variables_told = _parsed(answer.read())
+    if not variables_told:
+        raise subprocess.SubprocessError(f"it ended too early ({exit_words(process.returncode)})")
+    return variables_told
 
 
 def _private_file() -> IO[bytes]:
