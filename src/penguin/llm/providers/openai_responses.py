@@ -1,0 +1,69 @@
+"""The Responses protocol, configured for one model: OpenAI and the servers that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Raw
+
+from penguin.llm import catalog
+from penguin.llm.adapter import StreamFold
+from penguin.llm.providers.openai_responses_body import ALL_LEVELS, ResponsesBody, ResponsesSettings
+from penguin.llm.providers.openai_responses_fold import ResponsesFold
+from penguin.llm.segments import Segments
+from penguin.llm.usage import chat_usage
+from penguin.protocol.events import TokenCounts
+from penguin.protocol.interfaces import ModelConfig
+from penguin.protocol.messages import Message, ThinkingLevel
+
+_PATH = "/responses"
+
+
+class OpenAIResponses:
+    """Implements :class:`penguin.llm.adapter.Adapter`; ``base_url`` includes ``/v1`` as for OpenAI's own SDK."""
+
+    def __init__(self, config: ModelConfig, base_url: str) -> None:
+        self._config = config
+        self._base_url = base_url
+        self._body = ResponsesBody(responses_settings(config))
+
+    def url(self) -> str:
+        """``base_url`` with the path of the protocol; a query (``?api-version=…``) stays at the end."""
+        parts = urlsplit(self._base_url)
+        path = parts.path.rstrip("/")
+        return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
+
+    def headers(self) -> Mapping[str, str]:
+        """A bearer token where there is a key; compression would only delay the deltas."""
+        key = self._config.api_key
+        fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+        return fixed | ({"authorization": f"Bearer {key}"} if key else {})
+
+    def body(
+        self, history: Sequence[Message], *, max_tokens: int | None, thinking_level: ThinkingLevel | None
+    ) -> bytes:
+        """See :class:`ResponsesBody`."""
+        return self._body.build(history, max_tokens=max_tokens, thinking_level=thinking_level)
+
+    def open_fold(self, segments: Segments) -> StreamFold:
+        """See :class:`ResponsesFold`."""
+        return ResponsesFold(segments)
+
+    def usage(self, raw: Raw | None) -> TokenCounts | None:
+        """Input includes what came from the cache, output includes reasoning: as in Chat Completions."""
+        return chat_usage(raw)
+
+
+def responses_settings(config: ModelConfig) -> ResponsesSettings:
+    """What the catalogue and the configuration say about the request body."""
+    model = catalog.lookup(config.provider, config.model_id)
+    return ResponsesSettings(
+        config.model_id,
+        config.system_prompt,
+        tuple(config.tools),
+        vision=config.vision,
+        thinking_levels=model.thinking_levels if model else ALL_LEVELS,
+        reasons=bool(model.thinking_levels) if model else None,
+        extra_body=config.extra_body,
+    )
