@@ -32,6 +32,7 @@ from penguin.llm.outcome import (
 from penguin.llm.providers.anthropic_messages import AnthropicMessages
 from penguin.llm.providers.openai_chat import OpenAIChat
 from penguin.llm.providers.openai_chat_body import side_of
+from penguin.llm.providers.openai_responses import OpenAIResponses
 from penguin.llm.segments import Segments
 from penguin.llm.sse import EventSplitter, EventTooLarge, StreamEvent
 from penguin.llm.transport import HttpRequest, HttpResponse, HttpTransport, Transport, TransportError
@@ -44,7 +45,11 @@ from penguin.protocol.messages import UNSET, Message, ToolCall
 
 _logger = logging.getLogger("penguin.llm")
 
-ADAPTERS: Mapping[str, AdapterFactory] = {"openai-chat": OpenAIChat, "anthropic-messages": AnthropicMessages}
+ADAPTERS: Mapping[str, AdapterFactory] = {
+    "openai-chat": OpenAIChat,
+    "openai-responses": OpenAIResponses,
+    "anthropic-messages": AnthropicMessages,
+}
 """Wire protocols by client type."""
 
 ALIASES: Mapping[str, str] = {"openai": "openai-chat", "ant-messages": "anthropic-messages"}
