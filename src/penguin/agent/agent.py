@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penguin.agent.assembly import Assembly, Parts
+from penguin.agent.replay import ReplayReport, replay
 from penguin.engine.budget import Limits
 from penguin.protocol.errors import ConfigError, ResumeError
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
@@ -18,9 +19,10 @@ from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, read_agent_config
 from penguin.state.paths import DEFAULT_AGENT, DEFAULT_PROJECT, AgentPaths, DataRoot
 from penguin.state.project import ProjectConfig, ProjectConfigFile
+from penguin.trace.fork import ForkPlan, fork_trace
 from penguin.trace.index import latest_session
 from penguin.trace.lock import SessionLock
-from penguin.trace.names import files_of, is_session_id, lock_path
+from penguin.trace.names import files_of, is_session_id, lock_path, new_session_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,63 @@ class Agent:
         except BaseException:
             lock.release()
             raise
+
+    def fork(
+        self,
+        session_id: str | None = None,
+        *,
+        at_request: int | None = None,
+        provider: str | None = None,
+        model_id: str | None = None,
+        workspace_dir: str | Path | None = None,
+    ) -> str:
+        """Copy a conversation under a new id and return it; resume that to go on. The source is untouched.
+
+        Args:
+            session_id: which one; the one written to last without it. It must be idle.
+            at_request: go back to this committed request of its present context (from 1); its end otherwise.
+            provider: with ``model_id``, another model for the copy; what only the old provider understands is
+                dropped then.
+            model_id: see ``provider``.
+            workspace_dir: another workspace for the copy.
+
+        Raises:
+            ResumeError: no such session or request.
+            ConfigError: half a model name, or an unknown model.
+
+        Example::
+
+            session = await agent.resume_session(agent.fork(at_request=3))
+        """
+        source = self._existing(session_id)
+        files = files_of(self.paths.traces, source)
+        copy = new_session_id()
+        other = self._assembly().identity(provider, model_id)
+        plan = ForkPlan(
+            copy,
+            self.paths.traces,
+            at_request=at_request,
+            provider=provider,
+            model_id=model_id,
+            workspace=None if workspace_dir is None else str(self._workspace(workspace_dir)),
+            scratchpads=(self.paths.scratchpad(source), self.paths.scratchpad(copy)),
+            drop_fidelity=other is not None and other != self._assembly().recorded_identity(files[-1]),
+        )
+        fork_trace(files, plan)
+        return copy
+
+    def replay(self, session: str | Path | None = None) -> ReplayReport:
+        """Build every request of a session again from its trace and compare it with what was sent (T12).
+
+        Args:
+            session: a session id, a trace file, or the session written to last.
+
+        Raises:
+            ResumeError: no such session.
+            TraceError: a file cannot be read.
+        """
+        files = [session] if isinstance(session, Path) else files_of(self.paths.traces, self._existing(session))
+        return replay(files, self._assembly().recorded_config)
 
     def _assembly(self) -> Assembly:
         return Assembly(self.paths, self.project, self.config, self.environ)

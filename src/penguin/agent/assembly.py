@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penguin.agent.models import choose_model, model_config
+from penguin.agent.models import choose_model, described, model_config
 from penguin.agent.services import Lent
 from penguin.agent.spawn import ChildWish, Spawner
 from penguin.engine.budget import Limits, Prices
@@ -35,16 +35,19 @@ from penguin.session.resume import Recovered
 from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, ToolSettings, read_agent_config
 from penguin.state.paths import AgentPaths
-from penguin.state.project import ProjectConfig
+from penguin.state.project import ModelRef, ProjectConfig
 from penguin.state.prompt import assemble_prompt, gather_values
 from penguin.state.vault import VaultFile
 from penguin.state.workspace_env import read_workspace_keys
 from penguin.trace.lock import SessionLock
 from penguin.trace.names import day_directory, index_of, lock_path, new_session_id
+from penguin.trace.reader import read_trace
 from penguin.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+Identity = tuple[str, str, str | None]
 
 THINKING_LEVELS = ("none", "low", "medium", "high", "xhigh", "max")
 
@@ -156,6 +159,34 @@ class Assembly:
         if lent.spawner is not None:
             lent.spawner.budgets = lambda: session.engine.budgets
         return session
+
+    # --- what a trace stands for -----------------------------------------------------------------------
+
+    def recorded_config(self, meta: SessionMeta) -> ModelConfig:
+        """The model configuration behind a configuration record; keys are not needed to build a request."""
+        choice = described(self.project, ModelRef(meta.provider, meta.model_id))
+        config = model_config(choice, self.config, self.environ, {}, key_needed=False)
+        return replace(
+            config,
+            tools=meta.tools or [],
+            system_prompt=meta.system_prompt,
+            thinking_level=_thinking_level(meta.thinking_level) or config.thinking_level,
+            base_url=config.base_url or "http://127.0.0.1/v1",
+        )
+
+    def identity(self, provider: str | None, model_id: str | None) -> Identity | None:
+        """Whose fidelity a model understands: provider, model and protocol; ``None`` when none is named."""
+        if provider is None and model_id is None:
+            return None
+        choice = choose_model(self.project, provider, model_id)
+        return choice.ref.provider, choice.ref.model_id, choice.client_type
+
+    def recorded_identity(self, file: Path) -> Identity:
+        """The same for the model of a trace file."""
+        first = next(iter(read_trace(file))).payload
+        meta = first if isinstance(first, SessionMeta) else None
+        ref = ModelRef(meta.provider, meta.model_id) if meta else ModelRef("", "")
+        return ref.provider, ref.model_id, described(self.project, ref).client_type
 
     # --- the parts ------------------------------------------------------------------------------------
 

@@ -33,6 +33,16 @@ class ModelChoice:
         return self.entry.context_window or (self.known.context_window if self.known else None)
 
     @property
+    def client_type(self) -> str | None:
+        """The protocol it speaks; ``None`` is the default one."""
+        return (
+            self.entry.client_type
+            or (self.known and self.known.client_type)
+            or (self.provider and self.provider.client_type)
+            or None
+        )
+
+    @property
     def prices(self) -> Prices | None:
         """US dollars per million tokens, as far as somebody knows; a class nobody knows costs nothing."""
         own, known = self.entry.pricing, self.known.pricing if self.known else None
@@ -80,6 +90,11 @@ def choose_model(project: ProjectConfig, provider: str | None = None, model_id: 
     raise NoModelError("no model is configured")
 
 
+def described(project: ProjectConfig, ref: ModelRef) -> ModelChoice:
+    """What is known of a model, configured or not; never refuses."""
+    return _described(project.model(ref) or ModelEntry(provider=ref.provider or "?", model_id=ref.model_id or "?"))
+
+
 def _known_to_somebody(project: ProjectConfig, ref: ModelRef) -> ModelChoice:
     entry = project.model(ref)
     if entry is not None:
@@ -99,9 +114,16 @@ def _described(entry: ModelEntry) -> ModelChoice:
 
 
 def model_config(
-    choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str], workspace_keys: Mapping[str, str]
+    choice: ModelChoice,
+    agent: AgentConfig,
+    environ: Mapping[str, str],
+    workspace_keys: Mapping[str, str],
+    *,
+    key_needed: bool = True,
 ) -> ModelConfig:
     """Everything a model factory needs, system prompt and tools aside.
+
+    ``key_needed`` is false when nothing will be sent.
 
     Raises:
         CredentialError: the provider wants a key and there is none; the text names entry and variable.
@@ -109,13 +131,13 @@ def model_config(
     entry, known, provider = choice.entry, choice.known, choice.provider
     base_url = entry.base_url or (provider.base_url if provider else None)
     key = resolve_api_key(entry.provider, entry.api_key, {**workspace_keys, **environ})
-    if key is None and _wants_key(choice):
+    if key is None and key_needed and _wants_key(choice):
         raise missing_key(entry.provider, entry.model_id)
     limits = [limit for limit in (entry.max_tokens or agent.model.max_tokens, known and known.max_output) if limit]
     return ModelConfig(
         provider=entry.provider,
         model_id=entry.model_id,
-        client_type=entry.client_type or (known and known.client_type) or (provider and provider.client_type) or None,
+        client_type=choice.client_type,
         api_key=key,
         base_url=base_url,
         context_window=choice.context_window,

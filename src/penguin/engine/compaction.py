@@ -197,23 +197,24 @@ class Compaction:
         def hear(message: Message) -> None:
             self._hear(message, attempt)
 
-        model, messages = self._request()
+        model, messages, held = self._request()
         try:
-            return await model.stream_generate(GenerateRequest(messages, self._thinking_level), hear)
+            return await model.stream_generate(GenerateRequest(messages, self._thinking_level, held), hear)
         except Exception as error:  # noqa: BLE001 - a model is a plug-in: its faults become an outcome
             _log.exception("the model interface raised; it should return an outcome")
             return LLMOutcome("failed", ModelError("unknown", f"{type(error).__name__}: {error}"))
 
-    def _request(self) -> tuple[LLMInterface, list[Message]]:
+    def _request(self) -> tuple[LLMInterface, list[Message], int]:
+        """The model to ask, what to send, and the tokens its context holds already."""
         ledger = self._recorder.ledger
         match self._squeezed:
             case 0:
-                return self._model, ledger.request_input
+                return self._model, ledger.request_input, ledger.context_tokens
             case 1:
-                return self._model, clipped_input(ledger.request_input)
+                return self._model, clipped_input(ledger.request_input), ledger.context_tokens
             case _:
                 room = self._policy.window_limit // 2**self._squeezed
-                return self._empty_model(), transcript_input(ledger.history, ledger.request_input, room)
+                return self._empty_model(), transcript_input(ledger.history, ledger.request_input, room), 0
 
     def _may_squeeze(self, outcome: LLMOutcome) -> bool:
         """After an overflow: whether a smaller request is worth a try."""

@@ -145,7 +145,8 @@ class Turn:
         def hear(message: Message) -> None:
             self._hear(message, desk)
 
-        request = GenerateRequest(self._recorder.ledger.request_input, self._settings.thinking_level)
+        ledger = self._recorder.ledger
+        request = GenerateRequest(ledger.request_input, self._settings.thinking_level, ledger.context_tokens)
         try:
             return await self._model.stream_generate(request, hear)
         except Exception as error:  # noqa: BLE001 - a model is a plug-in: its faults become an outcome

@@ -94,6 +94,10 @@ class TokenEstimator:
         """Tokens of a request whose messages have ``spoken`` characters."""
         return self._plain(spoken, self._ratio)
 
+    def plain(self, spoken: int) -> int:
+        """The same without any correction: a function of the messages alone."""
+        return self._plain(spoken, 1.0)
+
     def learn(self, spoken: int, reported: TokenCounts) -> None:
         """Compare the input that was reported with what would have been estimated."""
         told = reported.cache_read + reported.cache_write

@@ -18,7 +18,14 @@ from penguin.llm import catalog
 from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
-from penguin.llm.limits import TokenEstimator, characters, fixed_characters, output_cap, output_tokens
+from penguin.llm.limits import (
+    CHARACTERS_PER_TOKEN,
+    TokenEstimator,
+    characters,
+    fixed_characters,
+    output_cap,
+    output_tokens,
+)
 from penguin.llm.outcome import (
     Place,
     Rejection,
@@ -157,11 +164,30 @@ class GenerativeModel:
         cap = output_cap(
             self._config.max_tokens,
             self._config.context_window or (known.context_window if known else None),
-            self._estimator.estimate(spoken),
+            self._expected_input(request, spoken),
             model_max_output=known.max_output if known else None,
         )
         level = request.thinking_level or self._config.thinking_level
         return self._adapter.body([*self._history, *request.new_messages], max_tokens=cap, thinking_level=level)
+
+    def _expected_input(self, request: GenerateRequest, spoken: int) -> int:
+        """Tokens the request will need: what the context held, and what is new.
+
+        Held to the plain estimate within bounds, since a proxy may report only what is new.
+        """
+        plain = self._estimator.plain(spoken)
+        if not request.context_tokens:
+            return plain
+        new = characters(request.new_messages) // CHARACTERS_PER_TOKEN
+        return min(max(request.context_tokens + new, plain // 2), 4 * plain)
+
+    def rehearse(self, request: GenerateRequest) -> bytes:
+        """The body this request would be sent as; nothing is sent. For replay (T12)."""
+        return self._body_of(request, self._history_characters + characters(request.new_messages))
+
+    def adopt(self, new_messages: list[Message], reply: list[Message]) -> None:
+        """Commit a recorded turn as if it had just completed. For replay (T12)."""
+        self._commit(new_messages, reply)
 
     def _report_usage(self, attempt: _Attempt, outcome: LLMOutcome, spoken: int, emit: Emit) -> None:
         """Emit ``token_usage``, last of the attempt; a failed one reports only what the provider did (L12)."""

@@ -61,11 +61,14 @@ class LLMOutcome:
 class GenerateRequest:
     """What is new since the last committed request: user-side messages only.
 
-    ``thinking_level`` overrides the model's own for this request.
+    ``thinking_level`` overrides the model's own for this request. ``context_tokens`` is what the context
+    held after the last request, 0 when nobody knows: being told keeps an implementation free of memory
+    that a resumed session would not have.
     """
 
     new_messages: list[Message]
     thinking_level: ThinkingLevel | None = None
+    context_tokens: int = 0
 
 
 class LLMInterface(Protocol):
