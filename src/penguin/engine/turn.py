@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 
@@ -27,6 +28,9 @@ from penguin.protocol.messages import (
 )
 
 _log = logging.getLogger("penguin.engine")
+
+# A tuple: `A | B` in isinstance would build the union anew for each delta.
+_FRAGMENTS = (PartialText, PartialThinking, PartialToolCall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +146,18 @@ class Turn:
         )
 
     async def _listen_to_model(self, desk: ToolDesk) -> LLMOutcome:
-        def hear(message: Message) -> None:
-            self._hear(message, desk)
-
         ledger = self._recorder.ledger
         request = GenerateRequest(ledger.request_input, self._settings.thinking_level, ledger.context_tokens)
         try:
-            return await self._model.stream_generate(request, hear)
+            return await self._model.stream_generate(request, partial(self._hear, desk))
         except Exception as error:  # noqa: BLE001 - a model is a plug-in: its faults become an outcome
             _log.exception("the model interface raised; it should return an outcome")
             return LLMOutcome("failed", ModelError("unknown", f"{type(error).__name__}: {error}"))
 
-    def _hear(self, message: Message, desk: ToolDesk) -> None:
+    def _hear(self, desk: ToolDesk, message: Message) -> None:
         """The model's ``emit``: synchronous and quick, since the provider's stream waits for it."""
         payload = message.payload
-        if isinstance(payload, PartialText | PartialThinking | PartialToolCall):
+        if isinstance(payload, _FRAGMENTS):
             self._segments.add(message)
             self._recorder.forward(message)
             return

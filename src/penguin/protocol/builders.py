@@ -60,19 +60,30 @@ _EVENT = (
     Subagent,
 )
 
-_last_second = 0
-_last_prefix = ""
+# What was formatted last, each with its time, as one object: threads may stamp messages too.
+_last_second = (0, "")
+_last_millisecond = (0, "")
 
 
 def now() -> str:
     """The current time as the envelope wants it: ISO 8601 UTC, milliseconds, ``Z``."""
-    global _last_second, _last_prefix  # noqa: PLW0603 - formatting a date a million times a minute is the cost
-    milliseconds = time.time_ns() // 1_000_000
-    second, rest = divmod(milliseconds, 1000)
-    if second != _last_second:
-        _last_prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        _last_second = second
-    return f"{_last_prefix}.{rest:03d}Z"
+    global _last_millisecond  # noqa: PLW0603 - formatting a date a million times a minute is the cost
+    millisecond = time.time_ns() // 1_000_000
+    known, stamp = _last_millisecond
+    if millisecond != known:
+        second, rest = divmod(millisecond, 1000)
+        stamp = f"{_date_and_time(second)}.{rest:03d}Z"
+        _last_millisecond = millisecond, stamp
+    return stamp
+
+
+def _date_and_time(second: int) -> str:
+    global _last_second  # noqa: PLW0603 - as above
+    known, text = _last_second
+    if second != known:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _last_second = second, text
+    return text
 
 
 def model_message(payload: ModelPayload) -> OmniMessage[Any]:

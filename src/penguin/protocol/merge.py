@@ -40,18 +40,21 @@ SegmentKey: TypeAlias = tuple[tuple[str, ...], str, str]
 
 def segment_key(message: Message) -> SegmentKey | None:
     """Which segment a partial belongs to; ``None`` for anything else."""
-    origin = tuple(message.origin or ())
-    match message.payload:
+    payload = message.payload
+    return _key_of(payload, message.origin) if isinstance(payload, _PARTIALS) else None
+
+
+def _key_of(payload: PartialModelPayload, origin: list[str] | None) -> SegmentKey:
+    child = tuple(origin) if origin else ()
+    match payload:
         case PartialText():
-            return origin, "text", ""
+            return child, "text", ""
         case PartialThinking():
-            return origin, "thinking", ""
+            return child, "thinking", ""
         case PartialToolCall(tool_call_id=call_id):
-            return origin, "tool_call", call_id
+            return child, "tool_call", call_id
         case PartialToolCallOutput(tool_call_id=call_id):
-            return origin, "tool_call_output", call_id
-        case _:
-            return None
+            return child, "tool_call_output", call_id
 
 
 _PARTIALS = (PartialText, PartialThinking, PartialToolCall, PartialToolCallOutput)
@@ -123,13 +126,12 @@ class PartialAggregator:
     def add(self, message: Message) -> Message | None:
         """Take one message; returns the complete message when it closes a segment."""
         payload = message.payload
-        key = segment_key(message)
-        if key is None or not isinstance(payload, _PARTIALS):
+        if not isinstance(payload, _PARTIALS):
             return None
-
-        if payload.event_type == "start" or key not in self._open:
-            self._open[key] = _Segment(message)
-        segment = self._open[key]
+        key = _key_of(payload, message.origin)
+        segment = self._open.get(key)
+        if segment is None or payload.event_type == "start":
+            segment = self._open[key] = _Segment(message)
         self._append(segment, payload)
         if payload.event_type != "stop":
             return None

@@ -33,7 +33,8 @@ class Feed:
         self._queue.append(message)
         if len(self._queue) > self._limit:
             self._join_deltas()
-        self._wake()
+        if self._arrived is not None:
+            self._wake()
 
     def close(self) -> None:
         """No more messages will come; what is queued can still be read."""
