@@ -19,6 +19,7 @@ import pytest
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.custody_guard import VARIABLE, Process
+from penguin.environment.following import follow
 from penguin.environment.processes import CommandSessions
 from penguin.environment.shell_environment import ShellEnvironment
 
@@ -27,6 +28,7 @@ import os, sys
 from pathlib import Path
 import anyio
 from penguin.environment import custody
+from penguin.environment.following import follow
 from penguin.environment.processes import CommandSessions
 from penguin.environment.shell_environment import ShellEnvironment
 
@@ -38,7 +40,7 @@ async def main(ledger, *cmds):
         command = await sessions.start(cmd, Path("/"))
         said = []
         while "ready" not in "".join(said):
-            await command.follow(said.append, 0.02)
+            await follow(command, said.append, 0.02)
         await sessions.keep(command)
     if os.environ.get("FORK") and os.fork() == 0:
         os.read(0, 1)  # until the test closes our standard input
@@ -228,7 +230,7 @@ async def test_N9_closing_a_session_ends_its_own_processes_only(tmp_path: Path, 
         "(setsid sh -c 'trap \"\" TERM; sleep 1000.82; sleep 1000.82' >/dev/null 2>&1 &); echo ready",
     ):
         command = await closing.start(cmd, tmp_path)
-        assert await command.follow(said.append, 10)
+        assert await follow(command, said.append, 10) == "over"
         closing.forget(command)
     marked = await closing.start("exec sleep 1000.83", tmp_path)
     await other.keep(await other.start("exec sleep 1000.84", tmp_path))

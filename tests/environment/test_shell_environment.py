@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from penguin.environment import shell_environment
+from penguin.environment.following import follow
 from penguin.environment.processes import CommandSessions
 from penguin.environment.shell_environment import FIXED, ShellEnvironment, command_shell, login_shell_of
 
@@ -93,7 +94,7 @@ async def test_N6_two_first_commands_share_one_capture(tmp_path: Path) -> None:
 
     async def run() -> None:
         command = await sessions.start("echo $CAPTURED", tmp_path)
-        assert await command.follow(said.append, 10)
+        assert await follow(command, said.append, 10) == "over"
         sessions.forget(command)
 
     async with anyio.create_task_group() as group:

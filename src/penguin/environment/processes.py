@@ -62,7 +62,7 @@ class CommandSessions:
 
         sessions = CommandSessions(custody_dir=state / "custody")
         command = await sessions.start("make test", workspace)
-        finished = await command.follow(print, seconds=60)
+        over = await follow(command, print, seconds=60) == "over"
         await sessions.aclose()
     """
 
@@ -105,7 +105,7 @@ class CommandSessions:
     async def start(
         self, cmd: str, directory: Path, *, description: str = "", tty: bool = False, writable: bool = False
     ) -> RunningCommand:
-        """Start ``cmd`` under bash in ``directory``; whoever awaits :meth:`RunningCommand.follow` reads its output.
+        """Start ``cmd`` under bash in ``directory``; its output is read by ``following.follow``.
 
         ``writable`` gives it a pipe as standard input, ``tty`` a terminal; otherwise there is nothing to read.
 
@@ -200,8 +200,8 @@ class CommandSessions:
 
     def context_notes(self) -> str:
         """What must survive a compaction: the live background commands with their ids."""
-        live = [state for state in self.states() if state.returncode is None]
-        return "\n".join(f"Running in the background: {each.process_id}: {each.cmd}" for each in live)
+        live = [command for command in self._kept.values() if not command.over]
+        return "\n".join(f"Running in the background: {each.process_id}: {each.launch.cmd}" for each in live)
 
     # ------------------------------------------------------------ ending
 
@@ -209,7 +209,7 @@ class CommandSessions:
         """What an exited command left running."""
         if not (command.outlived or command.may_have_survivors()):
             return []
-        return await anyio.to_thread.run_sync(command.survivors, limiter=self._threads)
+        return await anyio.to_thread.run_sync(command.members, limiter=self._threads)
 
     async def end(self, command: RunningCommand) -> bool:
         """End a command and everything it started: TERM, and KILL after the grace period.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import re
 import selectors
@@ -16,18 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
-import anyio.lowlevel
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.backlog import Backlog
 from penguin.environment.terminal_text import TerminalText
 
 CHUNK = 256 * 1024
-SILENCE = 1.0
-"""Seconds without output after which an unfinished line is shown (N11)."""
-DRAIN = 0.1
-"""Seconds to wait for the rest of the output when the shell has exited but something holds its pipe (N8)."""
-
 _READS_AT_ONCE = 16  # a flood must not keep the reader from its other commands
 
 
@@ -48,7 +41,7 @@ class Launch:
 class RunningCommand:
     """A process that leads its own session, with standard output and error in one pipe (or a terminal).
 
-    Its output is read either by whoever awaits :meth:`follow` or by the background reader, never by both. The shell is
+    Its output is read either by whoever follows it or by the background reader, never by both. The shell is
     reaped only by :meth:`close` when something of its session may be alive: until then nobody else gets its number.
 
     Raises:
@@ -67,9 +60,8 @@ class RunningCommand:
         self.adopted = False
         self.outlived = False
         self._seen_surviving: list[custody.Process] = []
-        self._settle = math.inf
-        self._spoke_at = 0.0
         self.closed = False
+        self._terminal: str | None = None
         self._selector = selectors.DefaultSelector()
         self._start()
 
@@ -129,7 +121,8 @@ class RunningCommand:
         # come to work without code between fork and exec.
         shell = self.launch.arguments[0]
         opening = 'terminal=$1; shift; exec <>"$terminal" >&0 2>&0 && exec "$@"'
-        self._arguments = [shell, "-c", opening, shell, os.ttyname(terminal), *self.launch.arguments]
+        self._terminal = os.ttyname(terminal)
+        self._arguments = [shell, "-c", opening, shell, self._terminal, *self.launch.arguments]
         return terminal
 
     # ------------------------------------------------------------ reading
@@ -190,49 +183,7 @@ class RunningCommand:
                     break
                 self.backlog.add(data)
 
-    # ------------------------------------------------------------ following
-
-    async def follow(self, write: Callable[[str], None], seconds: float, settle: float = math.inf) -> bool:
-        """Pass text on as it comes, until it is :attr:`over` (``True``) or ``seconds`` have passed.
-
-        With ``settle`` it also returns once there was output and then as many seconds of silence.
-        """
-        until = anyio.current_time() + seconds
-        self._settle = settle if self.deliver_backlog(write) else math.inf
-        self._spoke_at = anyio.current_time()
-        self.notice_exit()
-        while not self.over and anyio.current_time() < min(until, self._spoke_at + self._settle):
-            await self._follow_until_silence(write, until, settle)
-        if self.over:
-            await self._drain(write)
-        write(self.text.flush() if self.output_open else self.text.close())
-        self.last_used = time.monotonic()
-        return self.over
-
-    async def _follow_until_silence(self, write: Callable[[str], None], until: float, settle: float) -> None:
-        with anyio.CancelScope(deadline=self._next_look(until)) as scope:
-            while not self.over:
-                await anyio.wait_readable(self.fileno())
-                self.notice_exit()
-                if data := self.read():
-                    write(self.text.feed(data))
-                    self._settle, self._spoke_at = settle, anyio.current_time()
-                    scope.deadline = self._next_look(until)
-        if scope.cancelled_caught:
-            write(self.text.flush())
-
-    def _next_look(self, until: float) -> float:
-        return min(until, self._spoke_at + min(self._settle, SILENCE if self.text.holding else math.inf))
-
-    async def _drain(self, write: Callable[[str], None]) -> None:
-        """What the shell wrote is in the pipe already; what it left behind gets a moment, not until it ends."""
-        with anyio.move_on_after(DRAIN):
-            while self.output_open:
-                if data := self.read():
-                    write(self.text.feed(data))
-                    await anyio.lowlevel.checkpoint()
-                elif self.output_open:
-                    await anyio.wait_readable(self.fileno())
+    # ------------------------------------------------------------ delivering
 
     def deliver_backlog(self, write: Callable[[str], None]) -> bool:
         """Pass on what the background reader collected; whether there was anything. Synchronous."""
@@ -261,9 +212,15 @@ class RunningCommand:
     # ------------------------------------------------------------ typing
 
     @property
-    def started_without_input(self) -> bool:
-        """Whether there never was anything to type into."""
-        return not (self.launch.tty or self.launch.writable)
+    def takes_input(self) -> bool:
+        """Whether it was started with something to type into."""
+        return self.launch.tty or self.launch.writable
+
+    def input_names(self) -> set[str]:
+        """What /proc calls the other end of its input; empty when that is closed."""
+        if self._input is None:
+            return set()
+        return {self._terminal, "/dev/tty"} if self._terminal else {f"pipe:[{os.fstat(self._input).st_ino}]"}
 
     async def type(self, chars: str) -> None:
         """Write to standard input; Ctrl-C interrupts the process group, Ctrl-D ends the input.
@@ -313,7 +270,7 @@ class RunningCommand:
         """TERM, and KILL after ``grace`` seconds, to everything it started; blocks. ``False``: something survived."""
         if self.owns_its_number:
             return custody.end_group(self.pid, self.launch.scope, grace)
-        return custody_guard.end_all(self.survivors, grace)
+        return custody_guard.end_all(self.members, grace)
 
     def may_have_survivors(self) -> bool:
         """Whether there is a sign that the exited shell left something running. Cheap; may reap the shell."""
@@ -330,8 +287,8 @@ class RunningCommand:
         self._seen_surviving = custody.members(self.launch.scope, (self.pid,))
         return bool(self._seen_surviving)
 
-    def survivors(self) -> list[custody.Process]:
-        """What the shell left running: looks at all processes."""
+    def members(self) -> list[custody.Process]:
+        """Its live processes, the shell included: looks at all processes of the system."""
         if self.owns_its_number:
             return custody.members(self.launch.scope, (self.pid,))
         marked = custody.members(self.launch.scope)

@@ -25,6 +25,8 @@ _BROKEN_OFF = re.compile(
 )
 _LOOK_BACK = 4096 + 3
 _DROPPED_CONTROLS = "\x00\x08\x0e\x0f"  # and BEL, but that one may end a string
+PROMPT_LENGTH = 200
+"""Characters remembered of an unfinished line that was handed out."""
 _TOKEN = re.compile(r"\r|\n|[^\r\n]+")
 
 
@@ -49,6 +51,7 @@ class TerminalText:
         self._room = LINE_LIMIT
         self._left_out = 0
         self._returned = False  # the return that drops the frame, if no newline follows it
+        self.prompt = ""  # the end of what was handed out of the current line
         self._delivered = False  # part of the current line was handed out
         self._new_line_owed = False  # the frame replaces one that was handed out
 
@@ -67,6 +70,7 @@ class TerminalText:
         self._frame.clear()
         if shown:
             self._delivered, self._new_line_owed = True, False
+            self.prompt = (self.prompt + shown).rpartition("\n")[2][-PROMPT_LENGTH:]
         return shown
 
     def close(self) -> str:
@@ -137,6 +141,7 @@ class TerminalText:
         self._new_line_owed = self._delivered
 
     def _start_line(self) -> None:
+        self.prompt = ""
         self._delivered = False
         self._start_frame()
 

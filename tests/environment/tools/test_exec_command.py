@@ -15,7 +15,7 @@ import anyio
 import msgspec
 import pytest
 
-from penguin.environment import running_command
+from penguin.environment import following
 from penguin.environment.processes import CommandSessions
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
@@ -145,12 +145,13 @@ async def test_N7_a_command_that_outlives_its_time_goes_to_the_background(run: A
     assert [(each.process_id, each.words) for each in commands.states()] == [("p1", "running")]
 
 
-async def test_N7_in_the_background_from_the_start(run: Any, commands: CommandSessions) -> None:
+async def test_N7_in_the_background_from_the_start(shell: Any, run: Any, commands: CommandSessions) -> None:
     began = time.monotonic()
     assert "in the background as process p1" in await run("sleep 100", run_in_background=True)
     assert time.monotonic() - began < 1
     assert commands.states()[0].asked_for_background
     assert "p1: sleep 100" in commands.context_notes()
+    assert shell.environment.context_notes() == commands.context_notes()
 
 
 # ---------------------------------------------------------------- N8
@@ -286,7 +287,7 @@ async def test_D20_a_progress_bar_collapses(run: Any) -> None:
 async def test_N11_an_unfinished_line_is_shown_after_a_silence(
     shell: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_command, "SILENCE", 0.05)
+    monkeypatch.setattr(following, "SILENCE", 0.05)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from penguin.environment import processes
+from penguin.environment import following, processes
 from penguin.environment.processes import CommandSessions, CommandState
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
@@ -61,6 +62,19 @@ def sh(shell: Any) -> Shell:
 
 
 RUNNING = "[process p1 is still running]"
+WAITING = "[process p1 is waiting for input]"
+
+can_see_waiting = pytest.mark.skipif(
+    platform.machine() not in {"x86_64", "aarch64", "riscv64"} or not os.access("/proc/self/syscall", os.R_OK),
+    reason="this system does not tell what a process waits for",
+)
+
+
+def said(answer: str) -> str:
+    """The output of a live process; whether it is seen to wait for input is N10's business."""
+    output = answer.removesuffix(WAITING).removesuffix(RUNNING)
+    assert output != answer
+    return output
 
 
 def test_N7_the_definitions_are_short() -> None:
@@ -71,17 +85,17 @@ def test_N7_the_definitions_are_short() -> None:
 
 async def test_N7_a_line_is_typed_and_answered(sh: Shell) -> None:
     await sh.start("while read line; do echo got $line; done; echo over")
-    assert await sh.type("one\n") == f"got one\n{RUNNING}"
-    assert await sh.type("two\nthree\n") == f"got two\ngot three\n{RUNNING}"
+    assert said(await sh.type("one\n")) == "got one\n"
+    assert said(await sh.type("two\nthree\n")) == "got two\ngot three\n"
     assert await sh.type("\u0004") == "over\n[process p1 has ended, exit code: 0]"
 
 
 async def test_N7_a_poll_returns_only_what_was_not_yet_delivered(sh: Shell, workspace: Path) -> None:
     await sh.start("echo one; read; echo two; read; echo three; read")
-    assert await sh.type() == f"one\n{RUNNING}"
-    assert await sh.type(yield_time_ms=0) == RUNNING
-    assert await sh.type("\n") == f"two\n{RUNNING}"
-    assert await sh.type("\n") == f"three\n{RUNNING}"
+    assert said(await sh.type()) == "one\n"
+    assert said(await sh.type(yield_time_ms=0)) == ""
+    assert said(await sh.type("\n")) == "two\n"
+    assert said(await sh.type("\n")) == "three\n"
 
 
 async def test_N7_what_came_before_the_yield_is_not_repeated(sh: Shell) -> None:
@@ -94,7 +108,7 @@ async def test_N7_what_came_before_the_yield_is_not_repeated(sh: Shell) -> None:
 
 async def test_N7_ctrl_c_interrupts_the_group(sh: Shell) -> None:
     await sh.start("trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.01; done")
-    assert await sh.type() == f"ready\n{RUNNING}"
+    assert said(await sh.type()) == "ready\n"
     assert await sh.type("\u0003") == "interrupted\n[process p1 has ended, exit code: 7]"
 
 
@@ -124,9 +138,8 @@ async def test_N7_a_command_that_does_not_read_does_not_hold_the_call(sh: Shell)
 async def test_N7_a_large_input_and_its_echo_do_not_block_each_other(sh: Shell) -> None:
     await sh.start("cat")
     line = "x" * 99 + "\n"
-    output = await sh.type(line * 2_000)
+    output = said(await sh.type(line * 2_000))
     assert output.startswith(line * 100)
-    assert output.endswith(RUNNING)
     assert "200,000 characters" in output
 
 
@@ -140,7 +153,7 @@ async def test_N7_an_interruption_ends_the_wait_but_not_the_command(sh: Shell, c
             scope.cancel()
     assert sh.desk.answer().stop_reason == "aborted"
     assert [each.words for each in commands.states()] == ["running"]
-    assert await sh.type("\n") == f"go on\n{RUNNING}"
+    assert said(await sh.type("\n")) == "go on\n"
 
 
 async def test_N7_unknown_processes_are_answered_with_those_there_are(sh: Shell) -> None:
@@ -277,3 +290,42 @@ def _states_of_children() -> list[str]:
         if int(fields[1]) == os.getpid():
             states.append(fields[0])
     return states
+
+
+# ---------------------------------------------------------------- N10
+
+
+@can_see_waiting
+async def test_N10_a_question_in_a_terminal_is_reported_with_its_prompt(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.1)
+    answer = await sh.start("read -p 'Overwrite? [y/N] ' x; echo $x", tty=True, run_in_background=False)
+    assert answer == (
+        "Overwrite? [y/N] \n[waiting for input at 'Overwrite? [y/N]', now in the background as process p1]"
+    )
+    assert await sh.type("y\n") == "y\ny\n[process p1 has ended, exit code: 0]"
+
+
+@can_see_waiting
+@pytest.mark.parametrize(
+    "cmd", ["cat", "python3 -c 'input()'", "bash --norc -i", "(sleep 1000.61 & cat)", "sh -c 'read x'"]
+)
+async def test_N10_readers_of_a_terminal_are_recognised(sh: Shell, monkeypatch: pytest.MonkeyPatch, cmd: str) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.1)
+    answer = await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=10_000)
+    assert "waiting for input" in answer
+
+
+@can_see_waiting
+async def test_N10_a_pipe_is_recognised_too(sh: Shell) -> None:
+    await sh.start("printf 'name? '; read name; echo hello $name; sleep 1000.62")
+    assert await sh.type() == "name? \n[process p1 is waiting for input at 'name?']"
+    assert await sh.type("penguin\n") == f"hello penguin\n{RUNNING}"
+
+
+async def test_N10_who_computes_or_serves_is_not_said_to_wait(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.05)
+    server = "import selectors,socket,sys; s = selectors.DefaultSelector(); s.register(sys.stdin, 1); s.select()"
+    for cmd in ("sleep 1000.63", f'python3 -c "{server}"', "read <&- ; sleep 1000.63"):
+        assert "still running after 0.3 s" in await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=300)

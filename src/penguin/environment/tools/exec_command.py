@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penguin.environment.exit_words import exit_words
+from penguin.environment.following import Stop, follow
 from penguin.environment.processes import CommandSessions
 from penguin.environment.running_command import RunningCommand
 from penguin.environment.shell_environment import ShellEnvironment
@@ -31,7 +32,12 @@ class ExecCommand:
     def __init__(self, definition: ToolDefinitionConfig, setup: ToolSetup) -> None:
         self.definition = definition
         self._sessions = command_sessions(setup)
+        self._lent = setup.services.command_sessions is self._sessions
         self._workspace = setup.workspace_dir
+
+    def context_notes(self) -> str:
+        """Live commands of sessions that were lent; the environment asks its own directly."""
+        return self._sessions.context_notes() if self._lent else ""
 
     async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResult:
         """Start, follow, and tell how it ended.
@@ -55,13 +61,13 @@ class ExecCommand:
     async def _in_front(self, command: RunningCommand, seconds: float, ctx: ToolContext) -> ToolResult:
         written = _Counting(ctx.write)
         try:
-            finished = await command.follow(written, seconds)
+            stop = await follow(command, written, seconds)
         except BaseException:  # interrupted or out of time: nothing of it may stay
             await self._stop(command, ctx)
             raise
-        if not finished:
-            process_id = await self._sessions.keep(command)
-            return ToolResult(note=_still_running(process_id, seconds))
+        if stop != "over":
+            await self._sessions.keep(command)
+            return ToolResult(note=_still_running(command, stop, seconds))
         return ToolResult(note=await self._ending(command, said_something=written.any))
 
     async def _stop(self, command: RunningCommand, ctx: ToolContext) -> None:
@@ -111,8 +117,15 @@ def _existing(directory: Path) -> Path:
     raise ToolError(f"workdir {directory} does not exist; the command was not run. The nearest directory is {nearest}.")
 
 
-def _still_running(process_id: str, seconds: float) -> str:
-    return f"[still running after {seconds:g} s, now in the background as process {process_id}]"
+def _still_running(command: RunningCommand, stop: Stop, seconds: float) -> str:
+    why = waiting_words(command) if stop == "waiting" else f"still running after {seconds:g} s"
+    return f"[{why}, now in the background as process {command.process_id}]"
+
+
+def waiting_words(command: RunningCommand) -> str:
+    """That the command waits for somebody to type, with its prompt."""
+    prompt = command.text.prompt.strip()
+    return f"waiting for input at {prompt!r}" if prompt else "waiting for input"
 
 
 class _Counting:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from penguin.environment.exit_words import exit_words
+from penguin.environment.following import follow
 from penguin.environment.running_command import RunningCommand
 from penguin.environment.tool import ToolContext, ToolDefinitionConfig, ToolResult, ToolSetup
-from penguin.environment.tools.exec_command import command_sessions
+from penguin.environment.tools.exec_command import command_sessions, waiting_words
+from penguin.environment.waiting_for_input import waits_for_input
 
 DEFAULT_YIELD_MS = 10_000
 SETTLED = 0.5
@@ -38,7 +41,7 @@ class InputCommand:
             problem = await _type(command, args.get("chars", ""), seconds)
             self._sessions.take_back(command)
             try:
-                await command.follow(ctx.write, seconds, SETTLED)
+                await follow(command, ctx.write, seconds, SETTLED)
                 state = await self._state(command)
             finally:
                 self._sessions.leave(command)
@@ -46,7 +49,9 @@ class InputCommand:
 
     async def _state(self, command: RunningCommand) -> str:
         if command.returncode is None:
-            return f"process {command.process_id} is still running"
+            waiting = await anyio.to_thread.run_sync(waits_for_input, command)
+            what = waiting_words(command) if waiting else "still running"
+            return f"process {command.process_id} is {what}"
         ended = f"process {command.process_id} has ended, {exit_words(command.returncode)}"
         survivors = await self._sessions.survivors_of(command)
         named = ", ".join(f"{each.command} (pid {each.pid})" for each in survivors[:5])
@@ -63,7 +68,7 @@ async def _type(command: RunningCommand, chars: str, seconds: float) -> str | No
         with anyio.move_on_after(max(seconds, 1.0)) as patience:
             await command.type(chars)
     except BrokenPipeError:
-        if command.started_without_input:
+        if not command.takes_input:
             return "nothing can be typed into it: it was started without tty and not in the background"
         return "not everything was typed, the process has closed its input"
     return "not everything was typed, the process does not read its input" if patience.cancelled_caught else None
