@@ -123,9 +123,10 @@ def _answer(pending: PendingCall | None, call: ToolCall) -> str:
 
 
 def _advice(attempts: list[Attempt]) -> list[str]:
-    # A retry that is announced without a wait is the protocol's sign of a reply cut at the limit.
+    # A malformed attempt that is retried without a wait is the protocol's sign of a reply cut at the limit.
     last = attempts[-1].end
-    cut = last is not None and isinstance(last.payload, RequestEnd) and last.payload.retry_in_ms == 0
+    end = last.payload if last is not None else None
+    cut = isinstance(end, RequestEnd) and end.status == "malformed" and end.retry_in_ms == 0
     return [inline_block("note", CUT_OFF)] if cut else []
 
 

@@ -184,7 +184,7 @@ class Ledger:
         if self._trying or self._ending != "open":
             self._settle()
         sent = self._opening() if not self._attempts else self._attempts[0].input
-        if self._attempts:
+        if any(attempt.said for attempt in self._attempts):
             sent = [*sent, retried_block(self._attempts)]
         self._attempts.append(Attempt(sent))
 

@@ -11,9 +11,9 @@ import anyio
 from penguin.engine.recorder import Recorder
 from penguin.engine.retry import RetryLadder, Rung
 from penguin.engine.tool_desk import ToolDesk, ToolDeskFactory
-from penguin.protocol.builders import is_tool_call, request_begin, request_end
+from penguin.protocol.builders import assistant_text, is_tool_call, request_begin, request_end
 from penguin.protocol.events import ErrorDetail
-from penguin.protocol.interfaces import GenerateRequest, LLMInterface, LLMOutcome, ModelError
+from penguin.protocol.interfaces import GenerateRequest, LLMInterface, LLMOutcome, ModelError, SupportsIsolation
 from penguin.protocol.merge import PartialAggregator
 from penguin.protocol.messages import (
     Message,
@@ -64,6 +64,7 @@ class Turn:
         self._settings = settings
         self._desk: ToolDesk | None = None
         self._attempt = 0
+        self._isolated = False
         self._said: list[str] = []
         self._segments = PartialAggregator()
         self._skip = anyio.Event()
@@ -115,13 +116,25 @@ class Turn:
                 self._desk = desk
                 outcome = await self._listen_to_model(desk)
                 self._close_segments(outcome.status)
-                rung = self._ladder.climb(outcome)
+                left_out = self._isolate(outcome)
+                rung = self._ladder.climb(outcome) if left_out is None else Rung(0.0)
                 self._end_request(outcome, rung)
+                if left_out is not None:
+                    self._recorder.emit(assistant_text(f"[left out, trying again: {left_out}]", stop_reason="failed"))
                 if outcome.status != "completed":
                     desk.drop_undecided()
             if rung is not None:
                 await rung.wait(self._skip)
         return outcome, rung
+
+    def _isolate(self, outcome: LLMOutcome) -> str | None:
+        """After a permanent refusal of one item: leave it out and try again, once a turn (E26)."""
+        error = outcome.error
+        permanent = outcome.status == "failed" and error is not None and error.kind == "bad_request"
+        if not permanent or error is None or self._isolated or not isinstance(self._model, SupportsIsolation):
+            return None
+        self._isolated = True
+        return self._model.isolate(error, self._recorder.ledger.request_input)
 
     def _begin_request(self) -> None:
         self._attempt += 1

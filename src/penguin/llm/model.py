@@ -18,6 +18,7 @@ from penguin.llm import catalog
 from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
+from penguin.llm.isolation import View
 from penguin.llm.limits import (
     CHARACTERS_PER_TOKEN,
     TokenEstimator,
@@ -95,7 +96,9 @@ class GenerativeModel:
     def __init__(self, config: ModelConfig, *, transport: Transport | None = None) -> None:
         self._config = config
         base_url = _base_url(config)
-        self._adapter = _adapter_factory(config)(config, base_url)
+        self._new_adapter = lambda: _adapter_factory(config)(config, base_url)
+        self._adapter = self._new_adapter()
+        self._view = View()
         self._place = _place(config, base_url)
         self._transport = transport or HttpTransport()
         self._ids = config.tool_call_ids or ToolCallIdAllocator()
@@ -168,7 +171,8 @@ class GenerativeModel:
             model_max_output=known.max_output if known else None,
         )
         level = request.thinking_level or self._config.thinking_level
-        return self._adapter.body([*self._history, *request.new_messages], max_tokens=cap, thinking_level=level)
+        shown = self._view.of([*self._history, *request.new_messages])
+        return self._adapter.body(shown, max_tokens=cap, thinking_level=level)
 
     def _expected_input(self, request: GenerateRequest, spoken: int) -> int:
         """Tokens the request will need: what the context held, and what is new.
@@ -180,6 +184,14 @@ class GenerativeModel:
             return plain
         new = characters(request.new_messages) // CHARACTERS_PER_TOKEN
         return min(max(request.context_tokens + new, plain // 2), 4 * plain)
+
+    def isolate(self, error: ModelError, new_messages: list[Message]) -> str | None:
+        """After a permanent refusal: hide the item it is about; see ``SupportsIsolation``."""
+        left_out = self._view.isolate(error, self._history, new_messages)
+        if left_out is not None:
+            # The adapter remembers encoded messages by their place; what is behind a place has changed.
+            self._adapter = self._new_adapter()
+        return left_out
 
     def rehearse(self, request: GenerateRequest) -> bytes:
         """The body this request would be sent as; nothing is sent. For replay (T12)."""

@@ -92,6 +92,19 @@ class SupportsHistory(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsIsolation(Protocol):
+    """Optional ability of a model: go on without an item that its provider refuses for good."""
+
+    def isolate(self, error: ModelError, new_messages: list[Message]) -> str | None:
+        """Hide the item the error names or implies from the model, for this context.
+
+        ``new_messages`` are those of the refused request, which is sent again when something was hidden.
+        Returns what was left out, in words for people, or ``None`` when nothing fits the error.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Everything a model factory needs.
