@@ -7,7 +7,7 @@ meet, with the clocks, the ids, the digest and the rule that an attempt never ra
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 import anyio
@@ -96,7 +96,7 @@ class GenerativeModel:
     def __init__(self, config: ModelConfig, *, transport: Transport | None = None) -> None:
         self._config = config
         base_url = _base_url(config)
-        self._new_adapter = lambda: _adapter_factory(config)(config, base_url)
+        self._new_adapter: Callable[[], Adapter] = lambda: _adapter_factory(config)(config, base_url)
         self._adapter = self._new_adapter()
         self._view = View()
         self._place = _place(config, base_url)
