@@ -137,6 +137,11 @@ class CommandSessions:
 
     # ------------------------------------------------------------ background
 
+    @property
+    def reports_ends(self) -> bool:
+        """Whether anybody hears of the end of a background command."""
+        return self._on_exit is not None
+
     async def keep(self, command: RunningCommand, *, asked_for: bool = False) -> str:
         """Move a command to the background; returns the process id under which it is found again."""
         command.process_id = process_id = f"p{next(self._numbers)}"
@@ -151,7 +156,7 @@ class CommandSessions:
         return process_id
 
     def _report_exit(self, command: RunningCommand) -> None:
-        if self._on_exit is None:
+        if self._on_exit is None or self.closed:
             return
         try:
             self._on_exit(_state_of(command))

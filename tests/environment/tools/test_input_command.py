@@ -245,11 +245,11 @@ async def test_E17_the_end_of_a_background_command_is_told_with_its_last_words(m
     ended: list[CommandState] = []
     sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), on_exit=ended.append)
     desk = make_desk(
-        builtin=[BUILTIN_TOOL_DEFINITIONS["exec_command"], INPUT_COMMAND],
+        builtin=[BUILTIN_TOOL_DEFINITIONS["exec_command"], INPUT_COMMAND, KILL_COMMAND],
         services=Services(command_sessions=sessions),
     )
     sh = Shell(desk)
-    await sh.start("seq 10000; exit 3")
+    assert "its end will be reported" in await sh.start("seq 10000; exit 3")
     while not ended:
         await anyio.lowlevel.checkpoint()
     (state,) = ended
@@ -260,7 +260,11 @@ async def test_E17_the_end_of_a_background_command_is_told_with_its_last_words(m
     assert len(state.undelivered) == 4_000
     assert (await sh.type()).startswith("1\n2\n")
     assert sessions.states()[0].undelivered == ""
+    await sh.start("sleep 1000")
+    await sh.start("sleep 1000")
+    await sh.kill("p2")
     await sessions.aclose()
+    assert len(ended) == 1  # whoever ends a command, or its session, knows
 
 
 async def test_no_descriptor_and_no_zombie_stays(sh: Shell, commands: CommandSessions) -> None:

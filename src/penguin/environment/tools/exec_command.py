@@ -78,7 +78,8 @@ class ExecCommand:
 
     async def _in_background(self, command: RunningCommand) -> str:
         process_id = await self._sessions.keep(command, asked_for=True)
-        return f"[started in the background as process {process_id}; its end will be reported]"
+        promise = "; its end will be reported" if self._sessions.reports_ends else ""
+        return f"[started in the background as process {process_id}{promise}]"
 
     async def _ending(self, command: RunningCommand, *, said_something: bool) -> str | None:
         assert command.returncode is not None  # noqa: S101 - it has finished

@@ -24,9 +24,11 @@ class KillCommand:
         """
         command = self._sessions.find(args["process_id"])
         async with self._sessions.turn_with(command):
+            self._sessions.take_back(command)  # or its end would be reported as news
             ended = await self._sessions.end(command)
             command.deliver_the_rest(ctx.write)
             if not ended:
+                self._sessions.leave(command)
                 raise ToolError(f"Process {command.process_id} could not be ended completely.")
             self._sessions.forget(command)
         words = "" if command.returncode is None else f", {exit_words(command.returncode)}"
