@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penguin.agent.assembly import Assembly, Parts
-from penguin.agent.replay import ReplayReport, replay
 from penguin.engine.budget import Limits
 from penguin.protocol.errors import ConfigError, ResumeError
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
@@ -19,10 +18,12 @@ from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, read_agent_config
 from penguin.state.paths import DEFAULT_AGENT, DEFAULT_PROJECT, AgentPaths, DataRoot
 from penguin.state.project import ProjectConfig, ProjectConfigFile
-from penguin.trace.fork import ForkPlan, fork_trace
 from penguin.trace.index import latest_session
 from penguin.trace.lock import SessionLock
 from penguin.trace.names import files_of, is_session_id, lock_path, new_session_id
+
+if TYPE_CHECKING:
+    from penguin.agent.replay import ReplayReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,8 @@ class Agent:
         files = files_of(self.paths.traces, source)
         copy = new_session_id()
         other = self._assembly().identity(provider, model_id)
+        from penguin.trace.fork import ForkPlan, fork_trace  # noqa: PLC0415 - few processes fork a session
+
         plan = ForkPlan(
             copy,
             self.paths.traces,
@@ -198,6 +201,8 @@ class Agent:
             ResumeError: no such session.
             TraceError: a file cannot be read.
         """
+        from penguin.agent.replay import replay  # noqa: PLC0415 - few processes replay a trace
+
         files = [session] if isinstance(session, Path) else files_of(self.paths.traces, self._existing(session))
         return replay(files, self._assembly().recorded_config)
 

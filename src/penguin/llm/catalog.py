@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -82,7 +82,7 @@ class _Catalog(Struct, frozen=True, forbid_unknown_fields=True):
 def _catalog() -> _Catalog:
     import tomllib  # noqa: PLC0415 - not needed before the first look-up
 
-    text = resources.files("penguin.llm").joinpath("catalog.toml").read_text("utf-8")
+    text = Path(__file__).with_name("catalog.toml").read_text("utf-8")
     return convert(tomllib.loads(text), _Catalog)
 
 

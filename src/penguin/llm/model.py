@@ -37,10 +37,7 @@ from penguin.llm.outcome import (
     silent,
     unreadable,
 )
-from penguin.llm.providers.anthropic_messages import AnthropicMessages
-from penguin.llm.providers.openai_chat import OpenAIChat
 from penguin.llm.providers.openai_chat_body import side_of
-from penguin.llm.providers.openai_responses import OpenAIResponses
 from penguin.llm.segments import Segments
 from penguin.llm.sse import EventSplitter, EventTooLarge, StreamEvent
 from penguin.llm.transport import HttpRequest, HttpResponse, HttpTransport, Transport, TransportError
@@ -53,12 +50,31 @@ from penguin.protocol.messages import UNSET, Message, ToolCall
 
 _logger = logging.getLogger("penguin.llm")
 
-ADAPTERS: Mapping[str, AdapterFactory] = {
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "anthropic-messages": AnthropicMessages,
+
+def _openai_chat() -> AdapterFactory:
+    from penguin.llm.providers.openai_chat import OpenAIChat  # noqa: PLC0415 - a session speaks one protocol of several
+
+    return OpenAIChat
+
+
+def _openai_responses() -> AdapterFactory:
+    from penguin.llm.providers.openai_responses import OpenAIResponses  # noqa: PLC0415 - as above
+
+    return OpenAIResponses
+
+
+def _anthropic_messages() -> AdapterFactory:
+    from penguin.llm.providers.anthropic_messages import AnthropicMessages  # noqa: PLC0415 - as above
+
+    return AnthropicMessages
+
+
+ADAPTERS: Mapping[str, Callable[[], AdapterFactory]] = {
+    "openai-chat": _openai_chat,
+    "openai-responses": _openai_responses,
+    "anthropic-messages": _anthropic_messages,
 }
-"""Wire protocols by client type."""
+"""Wire protocols by client type; each is imported with the first model that speaks it."""
 
 ALIASES: Mapping[str, str] = {"openai": "openai-chat", "ant-messages": "anthropic-messages"}
 """Other names a client type goes by."""
@@ -368,13 +384,13 @@ def _adapter_factory(config: ModelConfig) -> AdapterFactory:
     known = catalog.lookup(config.provider, config.model_id)
     provider = catalog.provider(config.provider)
     named = config.client_type or (known and known.client_type) or (provider and provider.client_type) or "openai-chat"
-    factory = ADAPTERS.get(ALIASES.get(named, named))
-    if factory is None:
+    load = ADAPTERS.get(ALIASES.get(named, named))
+    if load is None:
         allowed = ", ".join(sorted({*ADAPTERS, *(alias for alias, target in ALIASES.items() if target in ADAPTERS)}))
         raise ConfigError(
             f"client_type {named!r} of {config.provider}/{config.model_id} is not available; allowed: {allowed}"
         )
-    return factory
+    return load()
 
 
 def _base_url(config: ModelConfig) -> str:
