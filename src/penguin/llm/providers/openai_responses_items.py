@@ -90,7 +90,9 @@ class Item:
         self.wire, self.raw = wire, raw
 
     def add(self, place: str, index: int, text: str) -> None:
-        """The next piece of a part."""
+        """The next piece of a part; what comes after the item's end is a repetition."""
+        if self.done:
+            return
         part = self.parts.get((place, index))
         if part is None:
             part = self.parts[place, index] = Part(place, index)
@@ -258,8 +260,9 @@ class CallItem(Item):
             self.finish()
 
     def _complete_parts(self) -> None:
-        if bytes(self.wire.arguments) != b"null":
-            self.complete("arguments", 0, argument_text(self.wire.arguments))
+        whole = argument_text(self.wire.arguments)
+        if whole or not self._arguments_ended:
+            self.complete("arguments", 0, whole)
         if not self.wire.name:
             self.problem = "a tool call came without a name"
 
