@@ -242,9 +242,7 @@ _HOMES = (
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - reading metadata costs more than the import itself
-
-        return version("penguin-harness")
+        return importlib.import_module("penguin._version").VERSION
     if name in __all__:
         for home in map(importlib.import_module, _HOMES):
             if name in vars(home):

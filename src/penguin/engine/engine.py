@@ -108,7 +108,7 @@ class ContextEngine:
         self._scope: anyio.CancelScope | None = None
         self._turn: Turn | None = None
         self._tokens_before = TokenCounts()
-        self._task_turns = 0
+        self._turns_before = 0
         self._rescues = 0
         self._stop_reason = INTERRUPTED
 
@@ -182,7 +182,8 @@ class ContextEngine:
         if self._scope is not None:
             raise SessionBusy("a task is already running in this session; wait for its end, steer it or interrupt it")
         self._scope, self._turn = anyio.CancelScope(), None
-        self._tokens_before, self._task_turns, self._rescues = self.ledger.tokens, 0, 0
+        self._tokens_before, self._turns_before = self.ledger.tokens, self.ledger.session_turns
+        self._rescues = 0
         if interrupted is not None:
             self.interrupt(interrupted)
         result: TaskResult | None = None
@@ -271,7 +272,6 @@ class ContextEngine:
 
         self._turn = Turn(self._contexts.model, self._recorder, open_desk, RetryLadder(self._settings.retry), settings)
         await self._turn.run()
-        self._task_turns += 1
         return self._turn
 
     def _deliver_waiting(self) -> bool:
@@ -293,6 +293,10 @@ class ContextEngine:
             if used_up is not None:
                 return self._stopped("budget", f"the budget does not allow another request: {used_up}")
         return None
+
+    @property
+    def _task_turns(self) -> int:
+        return self.ledger.session_turns - self._turns_before
 
     def _charge(self, tokens: TokenCounts) -> None:
         for budget in self._budgets:

@@ -63,6 +63,7 @@ class Ledger:
         meta: the configuration record of this context.
         history: what the model remembers, in order; only committed requests.
         turns: committed requests of this context, compaction requests not counted.
+        session_turns: the same over all contexts of the session.
         tokens: the session's usage so far, across contexts.
         context_tokens: tokens the last request occupied.
         opening_tokens: tokens the first request of this context occupied.
@@ -84,6 +85,7 @@ class Ledger:
         self.meta: SessionMeta | None = None
         self.history: list[Message] = []
         self.turns = 0
+        self.session_turns = 0
         self.tokens = TokenCounts()
         self.context_tokens = 0
         self.opening_tokens = 0
@@ -205,6 +207,7 @@ class Ledger:
         self._held, self._attempts, self._ending = [], [], "open"
         if self._compaction is None:
             self.turns += 1
+            self.session_turns += 1
             self.requests = self.requests if attempt.calls else []
         else:
             self._compaction.reply, self._compaction.held = attempt.said, []

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import Any, TypeGuard, TypeVar, overload
 
 import anyio
@@ -251,6 +250,8 @@ def installed_tools() -> list[Tool]:
     a broken package does not keep the session from starting.
     """
     found: list[Tool] = []
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a sixtieth of a second at start-up
+
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         try:
             loaded = entry.load()

@@ -69,6 +69,18 @@ def _kill_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
     return KillSubagent(definition, setup)
 
 
+def _read_image(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.read_image import ReadImage  # noqa: PLC0415 - see the module's docstring
+
+    return ReadImage(definition, setup)
+
+
+def _describe_image(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+    from penguin.environment.tools.describe_image import DescribeImage  # noqa: PLC0415 - see the module's docstring
+
+    return DescribeImage(definition, setup)
+
+
 SUBAGENT_TOOLS = frozenset({"run_subagent", "input_subagent", "kill_subagent"})
 """The tools that are offered only where the host lends a ``subagent_runner``."""
 
@@ -76,6 +88,8 @@ BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
     "exec_command": _exec_command,
     "input_command": _input_command,
     "kill_command": _kill_command,
+    "read_image": _read_image,
+    "describe_image": _describe_image,
     "run_subagent": _run_subagent,
     "input_subagent": _input_subagent,
     "kill_subagent": _kill_subagent,
@@ -94,6 +108,8 @@ BUILTIN_TOOL_DEFINITIONS: dict[str, ToolDefinitionConfig] = {
         definitions.READ_FILE,
         definitions.EDIT_FILE,
         definitions.WRITE_FILE,
+        definitions.READ_IMAGE,
+        definitions.DESCRIBE_IMAGE,
         definitions.RUN_SUBAGENT,
         definitions.INPUT_SUBAGENT,
         definitions.KILL_SUBAGENT,

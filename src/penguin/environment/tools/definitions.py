@@ -131,3 +131,23 @@ KILL_SUBAGENT = ToolDefinitionConfig(
     description="End a subagent and everything it runs.",
     parameters=_object(["subagent_id"], subagent_id={"type": "string"}),
 )
+
+READ_IMAGE = ToolDefinitionConfig(
+    name="read_image",
+    description="Look at an image (png, jpeg, gif, webp) in a file or at an http(s) URL.",
+    parameters=_object(["source"], source={"type": "string", "description": "Path or URL"}),
+    permission="r",
+    for_model="vision",
+)
+
+DESCRIBE_IMAGE = ToolDefinitionConfig(
+    name="describe_image",
+    description="Have a model that can see describe an image (png, jpeg, gif, webp) in a file or at an http(s) URL.",
+    parameters=_object(
+        ["source"],
+        source={"type": "string", "description": "Path or URL"},
+        prompt={"type": "string", "description": "What to look for"},
+    ),
+    permission="r",
+    for_model="text-only",
+)

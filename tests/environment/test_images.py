@@ -1,0 +1,285 @@
+"""Images for models: by path or address, by content, within bounds (N17, L14, D44, D51)."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import io
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from PIL import Image
+
+from penguin.environment import addresses
+from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
+from penguin.environment.fetch import FetchError, FetchLimits, fetch
+from penguin.environment.images import LARGEST_BASE64, UnusableImage, prepare_image
+from penguin.environment.tool import Services
+from penguin.environment.tools.describe_image import VisionDescriber
+from penguin.protocol.builders import tool_call
+from penguin.protocol.interfaces import ToolExecutionRequest
+from penguin.protocol.messages import Message, ToolCallOutput
+from penguin.testing.framing import assert_well_framed
+from penguin.testing.scripted import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+_getaddrinfo = socket.getaddrinfo
+
+
+def picture(size: tuple[int, int] = (8, 6), kind: str = "PNG", *, noise: bool = False, mode: str = "RGB") -> bytes:
+    image = Image.effect_noise(size, 200).convert(mode) if noise else Image.new(mode, size, (200, 30, 30))
+    buffer = io.BytesIO()
+    image.save(buffer, kind, quality=100)
+    return buffer.getvalue()
+
+
+def opened(data: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_L14_a_small_image_stays_byte_for_byte(kind: str) -> None:
+    data = picture(kind=kind)
+    image = prepare_image(data)
+    assert image.data == data
+    assert image.mime_type == f"image/{kind.lower()}"
+    assert base64.b64decode(image.data_url.split(",")[1]) == data
+    assert "8x6" in image.note
+
+
+def test_L14_a_large_image_is_scaled_once_with_a_note() -> None:
+    image = prepare_image(picture((4000, 1000)))
+    assert opened(image.data).size == (2000, 500)
+    assert "scaled from 4000x1000" in image.note
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_D44_the_limit_counts_base64_bytes(kind: str) -> None:
+    data = picture((2000, 1900), kind, noise=True)
+    image = prepare_image(data)
+    assert len(base64.b64encode(image.data)) <= LARGEST_BASE64
+    assert max(opened(image.data).size) <= 2000
+
+
+def test_L14_transparency_survives_or_becomes_white() -> None:
+    small = prepare_image(picture((3000, 10), mode="RGBA"))
+    assert small.mime_type == "image/png"
+    noisy = prepare_image(picture((1900, 1900), "PNG", noise=True, mode="RGBA"))
+    assert len(base64.b64encode(noisy.data)) <= LARGEST_BASE64
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"GIF89a", b"not an image", picture()[:40], picture(kind="BMP"), b"<svg xmlns='x'></svg>"]
+)
+def test_N17_types_are_told_by_content(data: bytes) -> None:
+    with pytest.raises(UnusableImage):
+        prepare_image(data)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "172.16.5.5",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+    ],
+)
+def test_N17_D51_addresses_that_are_not_public(address: str) -> None:
+    assert not addresses.is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:93.184.216.34"])
+def test_N17_public_addresses(address: str) -> None:
+    assert addresses.is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://127.0.0.1:1/api/config",
+        "http://[::1]/",
+        "http://10.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "http://0177.0.0.1/",
+        "http://localhost/",
+        "http://[::ffff:127.0.0.1]/",
+        "https://127.0.0.1/",
+        "file:///etc/passwd",
+        "ftp://example.org/x",
+        "gopher://127.0.0.1/",
+        "http:///x",
+        "http://127.0.0.1:99999999/",
+    ],
+)
+def test_N17_D51_refused_before_any_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: Any, **__: Any) -> socket.socket:
+        pytest.fail("a connection was made")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    # Spelled-out addresses look like names to the guard against the real network; resolving them asks nobody.
+    monkeypatch.setattr(socket, "getaddrinfo", _getaddrinfo)
+    with pytest.raises(FetchError):
+        fetch(url)
+
+
+# --- fetching, from a server on the loopback that the test allows --------------------------------------
+
+
+Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, dict[str, Answer]]]:
+    answers: dict[str, Answer] = {}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answers[self.path](self)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{httpd.server_address[1]}", answers
+        httpd.shutdown()
+        thread.join()
+
+
+def content(data: bytes) -> Answer:
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    return answer
+
+
+def redirect(to: str) -> Answer:
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", to)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+ALLOWED = {"127.0.0.1"}
+
+
+def test_N17_a_file_is_fetched_and_redirects_are_followed(server: tuple[str, dict[str, Answer]]) -> None:
+    base, answers = server
+    answers |= {"/a": redirect("/b?x=1"), "/b?x=1": content(b"bytes")}
+    assert fetch(f"{base}/a", allowed_hosts=ALLOWED) == b"bytes"
+
+
+def test_N17_every_hop_passes_the_filter(server: tuple[str, dict[str, Answer]]) -> None:
+    base, answers = server
+    answers |= {"/a": redirect("http://169.254.169.254/"), "/b": redirect("file:///etc/passwd"), "/c": redirect("/c")}
+    with pytest.raises(FetchError, match=r"169\.254"):
+        fetch(f"{base}/a", allowed_hosts=ALLOWED)
+    with pytest.raises(FetchError, match="only http"):
+        fetch(f"{base}/b", allowed_hosts=ALLOWED)
+    with pytest.raises(FetchError, match="redirects"):
+        fetch(f"{base}/c", allowed_hosts=ALLOWED)
+
+
+def test_N17_size_and_status_are_bounded(server: tuple[str, dict[str, Answer]]) -> None:
+    base, answers = server
+    answers |= {"/big": content(b"x" * 300_000)}
+    with pytest.raises(FetchError, match="larger"):
+        fetch(f"{base}/big", FetchLimits(size=100_000), ALLOWED)
+
+
+# --- the tools ------------------------------------------------------------------------------------
+
+
+async def ask(environment: Environment, name: str, **args: str) -> ToolCallOutput:
+    said: list[Message] = []
+    call = tool_call(name, msgspec.json.encode(args).decode(), "c1")
+    await environment.execute_tool(ToolExecutionRequest(call), said.append)
+    await environment.aclose()
+    assert_well_framed(said)
+    complete = said[-1].payload
+    assert isinstance(complete, ToolCallOutput)
+    return complete
+
+
+async def test_N17_read_image_attaches_the_image(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture())
+    output = await ask(Environment(EnvironmentConfig(tmp_path)), "read_image", source="a.png")
+    assert output.images == [prepare_image(picture()).data_url]
+    assert output.output.startswith("image/png, 8x6")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("missing.png", "missing.png"),
+        ("text.txt", "not an image"),
+        (".", "director"),
+        ("http://127.0.0.1/x.png", "not a public address"),
+        ("file:///etc/passwd", "only http"),
+    ],
+)
+async def test_N17_what_cannot_be_shown_is_said(tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "text.txt").write_text("hello")
+    output = await ask(Environment(EnvironmentConfig(tmp_path)), "read_image", source=source)
+    assert output.stop_reason == "failed"
+    assert words in output.output
+
+
+async def test_N17_which_tool_is_offered_depends_on_the_model(tmp_path: Path) -> None:
+    for vision, offered, other in ((True, "read_image", "describe_image"), (False, "describe_image", "read_image")):
+        environment = Environment(EnvironmentConfig(tmp_path, ToolConfig(), vision=vision))
+        names = {tool.name for tool in await environment.list_tools()}
+        assert offered in names
+        assert other not in names
+        await environment.aclose()
+
+
+async def test_N17_describe_image_asks_the_vision_model(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture())
+    model = ScriptedModel(["A red rectangle."])
+    services = Services(vision_describer=VisionDescriber("seer", lambda: model))
+    environment = Environment(EnvironmentConfig(tmp_path, vision=False, services=services))
+    output = await ask(environment, "describe_image", source="a.png", prompt="What colour?")
+    assert output.output.startswith("A red rectangle.")
+    assert "described by seer" in output.output
+    assert [type(m.payload).__name__ for m in model.requests[0].new_messages] == ["Text", "ImageUrl"]
+
+
+async def test_N17_without_a_vision_model_it_fails_with_the_setting_to_change(tmp_path: Path) -> None:
+    output = await ask(Environment(EnvironmentConfig(tmp_path, vision=False)), "describe_image", source="a.png")
+    assert output.stop_reason == "failed"
+    assert "penguin config model vision" in output.output
