@@ -30,7 +30,6 @@ class Place:
     scope: str = ""
     custody_dir: Path | None = None
     vision: bool = True
-    longest_start: float = LONGEST_START
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class Life:
 
     @property
     def _longest_start(self) -> float:
-        return max(self.place.longest_start, 6 * self.config.timeout)
+        return max(LONGEST_START, 6 * self.config.timeout)
 
     def become_ready(self, speaker: Speaker, tools: tuple[ListedTool, ...]) -> None:
         """It is connected and has listed its tools."""

@@ -42,33 +42,42 @@ def mended_tools(result: dict[str, Any], server: str) -> dict[str, Any]:
     """A page of ``tools/list`` without the tools that cannot be understood, which are logged."""
     listed = result.get("tools")
     tools = [_mended_tool(each, server) for each in listed] if isinstance(listed, list) else []
-    cursor = result.get("nextCursor")
-    return {"tools": [each for each in tools if each], "nextCursor": cursor if isinstance(cursor, str) else None}
+    mended = result | {"tools": [each for each in tools if each]}
+    if not isinstance(mended.get("nextCursor"), str):
+        mended.pop("nextCursor", None)
+    return mended
 
 
 def _mended_tool(tool: Any, server: str) -> dict[str, Any] | None:
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         _log.warning("MCP server %s lists something that is no tool: %.200r", server, tool)
         return None
-    schema = tool.get("inputSchema")
-    schema = dict(schema) if isinstance(schema, dict) else {}
-    schema |= {"type": "object"} if schema.get("type") != "object" else {}
     # Without its output schema: the SDK would throw away a result that does not match it, and the model with it.
     mended = {key: value for key, value in tool.items() if key not in {"outputSchema", "icons", "execution"}}
-    mended["inputSchema"] = schema
+    mended["inputSchema"] = _mended_schema(tool.get("inputSchema"))
     if not _is_valid(Tool, mended):
-        mended = {"name": tool["name"], "inputSchema": _plain_schema(schema)}
-        mended |= {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
+        about = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
+        mended = {"name": tool["name"], "inputSchema": mended["inputSchema"], **about}
     return mended
 
 
-def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict):
-        properties = {}
-    known = {name: each for name, each in properties.items() if isinstance(each, dict)}
-    names = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
-    return {key: value for key, value in schema.items() if key[:1] != "$"} | {"properties": known, "required": names}
+def _mended_schema(schema: Any) -> dict[str, Any]:
+    """The protocol looks at four words of a schema; what is wrong under one of them is left out."""
+    mended = dict(schema) if isinstance(schema, dict) else {}
+    mended["type"] = "object"
+    match mended.pop("properties", None):
+        case dict() as properties:
+            mended["properties"] = {key: each for key, each in properties.items() if isinstance(each, dict | bool)}
+        case _:
+            pass
+    match mended.pop("required", None):
+        case list() as required:
+            mended["required"] = [each for each in required if isinstance(each, str)]
+        case _:
+            pass
+    if not isinstance(mended.get("$schema", ""), str):
+        del mended["$schema"]
+    return mended
 
 
 def mended_result(result: dict[str, Any]) -> dict[str, Any]:

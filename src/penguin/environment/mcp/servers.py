@@ -10,7 +10,7 @@ import anyio
 
 from penguin.environment import custody
 from penguin.environment.mcp.config import McpServerConfig
-from penguin.environment.mcp.life import LONGEST_START, Place
+from penguin.environment.mcp.life import Place
 from penguin.environment.mcp.naming import server_prefixes
 from penguin.environment.mcp.report import McpReport, McpToolOrigin
 from penguin.environment.mcp.server import McpServer
@@ -28,7 +28,6 @@ class McpServers:
         custody_dir: The ledger of harness processes, as for commands.
         vision: Whether the model takes images.
         on_report: Called with what a person should know, on the event loop's thread, perhaps from another task.
-        longest_start: Seconds after which a server that never finishes connecting is given up.
     """
 
     def __init__(
@@ -39,12 +38,11 @@ class McpServers:
         custody_dir: Path | None = None,
         vision: bool = True,
         on_report: Callable[[McpReport], None] | None = None,
-        longest_start: float = LONGEST_START,
     ) -> None:
         self.on_report = on_report
         self._unseen: list[McpReport] = []
         scope = custody.of_this_process().new_scope()
-        place = Place(workspace_dir, scope, custody_dir, vision, longest_start)
+        place = Place(workspace_dir, scope, custody_dir, vision)
         prefixes = server_prefixes([each.name for each in configs])
         self._servers = [McpServer(each, prefixes[each.name], place, self._tell) for each in configs if each.enabled]
         self._closed = False
