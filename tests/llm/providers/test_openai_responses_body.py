@@ -136,7 +136,7 @@ def test_resume_sends_the_same_bytes() -> None:
 
 def test_P5_L6_reasoning_goes_back_with_its_bytes() -> None:
     raw = rb'{"type":"reasoning","id":"rs","encrypted_content":"a\/b\u00e9","summary":[],"n":1.50e3}'
-    history = [user_text("a"), thinking("", fidelity=Raw(b'{"item":' + raw + b"}")), assistant_text("b")]
+    history: list[Message] = [user_text("a"), thinking("", fidelity=Raw(b'{"item":' + raw + b"}")), assistant_text("b")]
     assert raw in build(resumed(history))
 
 

@@ -36,7 +36,7 @@ from tests.support.stream_mutations import Damaged, damaged
 
 from penguin.llm.transport import TransportError
 from penguin.protocol.builders import tool_call_output, user_text
-from penguin.protocol.messages import PartialText, PartialThinking, Text, Thinking, ToolCall
+from penguin.protocol.messages import Message, PartialText, PartialThinking, Text, Thinking, ToolCall
 
 pytestmark = pytest.mark.anyio
 DONE = completed()
@@ -305,7 +305,7 @@ async def test_a_call_without_a_name_is_malformed(name: str | None) -> None:
 async def test_D40_ids_that_repeat_become_unique() -> None:
     replies = [Answer([call(0, "exec_command", "{}", id="0"), DONE]) for _ in range(3)]
     one, transport = model(*replies, Answer([message(0, "ok"), DONE]))
-    result = user_text("go")
+    result: Message = user_text("go")
     for _ in range(3):
         said = await ask(one, result)
         result = tool_call_output("out", said.calls()[0].tool_call_id)
