@@ -1,0 +1,87 @@
+"""What folding one delta costs in each protocol, decoding its JSON left out; no sockets, no clocks of the model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from _measure import Report, cpu_seconds, median
+
+from penguin.llm.adapter import StreamFold
+from penguin.llm.providers import anthropic_messages_wire
+from penguin.llm.providers.anthropic_messages_fold import MessagesFold
+from penguin.llm.segments import Segments
+from penguin.llm.sse import StreamEvent
+from penguin.protocol.call_ids import ToolCallIdAllocator
+
+DELTAS = 50_000
+ROUNDS = 7
+TARGET = 8.0
+
+Decode = Callable[[bytes], object]
+Stream = tuple[Callable[[Segments], StreamFold], Decode, list[StreamEvent], StreamEvent]
+"""A fold, how it decodes, the events before the deltas, and one delta."""
+
+
+def event(**members: Any) -> StreamEvent:
+    """One event as it comes out of the splitter."""
+    return StreamEvent(json.dumps(members).encode(), members.get("type", ""))
+
+
+def anthropic(block: dict[str, Any], delta: dict[str, Any]) -> Stream:
+    """A block of Anthropic Messages with many deltas."""
+    opening = event(type="content_block_start", index=0, content_block=block)
+    return (
+        MessagesFold,
+        anthropic_messages_wire.read,
+        [opening],
+        event(type="content_block_delta", index=0, delta=delta),
+    )
+
+
+STREAMS: dict[str, Stream] = {
+    "anthropic-messages, text": anthropic({"type": "text", "text": ""}, {"type": "text_delta", "text": "abcdefgh"}),
+    "anthropic-messages, thinking": anthropic(
+        {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "abcdefgh"}
+    ),
+    "anthropic-messages, arguments": anthropic(
+        {"type": "tool_use", "id": "c", "name": "t", "input": {}},
+        {"type": "input_json_delta", "partial_json": "abcdefgh"},
+    ),
+}
+
+
+def folding(stream: Stream) -> float:
+    """CPU seconds of folding all deltas, decoding included."""
+    make, _, opening, delta = stream
+    fold = make(Segments(lambda _: None, ToolCallIdAllocator()))
+    for one in opening:
+        fold.fold(one)
+    before = cpu_seconds()
+    for _ in range(DELTAS):
+        fold.fold(delta)
+    return cpu_seconds() - before
+
+
+def decoding(stream: Stream) -> float:
+    """CPU seconds of decoding alone."""
+    _, decode, _, delta = stream
+    before = cpu_seconds()
+    for _ in range(DELTAS):
+        decode(delta.data)
+    return cpu_seconds() - before
+
+
+def main() -> int:
+    report = Report()
+    for name, stream in STREAMS.items():
+        rounds = [(folding(stream), decoding(stream)) for _ in range(ROUNDS)]
+        report.figure(f"a delta folded: {name}", median(a - b for a, b in rounds) / DELTAS * 1e6, "us CPU", TARGET)
+        report.figure("  decoding it", median(b for _, b in rounds) / DELTAS * 1e6, "us CPU")
+    return report.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
