@@ -12,6 +12,7 @@ from tests.support.llm_kit import call as call_piece
 
 from penguin.llm.model import GenerativeModel
 from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings, side_of
+from penguin.protocol.builders import tool_call_output
 from penguin.protocol.codec import decode
 from penguin.protocol.interfaces import LLMInterface
 from penguin.protocol.messages import Message
@@ -44,7 +45,8 @@ async def test_against_the_scripted_provider() -> None:
     ]
     async with ScriptedProvider(replies) as provider:
         one = GenerativeModel(config(base_url=provider.base_url, api_key="k"))
-        first, second = await ask(one), await ask(one)
+        first = await ask(one)
+        second = await ask(one, *[tool_call_output("ok", called.tool_call_id) for called in first.calls()])
         await one.aclose()
     assert first.thoughts() == ["Let me see."]
     assert first.texts() == ["Looking."]

@@ -238,7 +238,7 @@ async def test_a_connection_is_kept_alive() -> None:
 
 async def test_a_body_sent_in_chunks_is_read() -> None:
     async def parts() -> Any:
-        for part in (b'{"model": ', b'"chunked", "stream": true}'):
+        for part in (b'{"model": "chunked", "stream": true, ', b'"messages": [{"role": "user", "content": "hi"}]}'):
             yield part
 
     async with ScriptedProvider(["ok"]) as provider, httpx2.AsyncClient(verify=TLS) as client:

@@ -36,6 +36,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.from_thread import BlockingPortal
 
 from penguin.protocol.errors import ScriptError
+from penguin.testing import legality
 from penguin.testing.http_exchange import Connection, Delivering, RecordedRequest, Response
 from penguin.testing.replies import Delivery, Raw, ReadyReply, Refusal, Reply, ReplyLike, as_reply
 from penguin.testing.script_file import read_script
@@ -64,10 +65,12 @@ class ScriptedProvider:
             gives the last reply again.
         port: 0 takes a free one.
         on_request: Called with each request before it is answered.
+        check_requests: Whether an illegal request is refused as the real provider would, and noted as a
+            problem; see `penguin.testing.legality`. Off only where the requests are not the subject.
 
     Attributes:
         requests: Every request so far, refused ones too.
-        problems: What was wrong with how the script was used; empty is good.
+        problems: What was wrong with how the script was used, or with a request; empty is good.
 
     Example::
 
@@ -84,6 +87,7 @@ class ScriptedProvider:
         when_exhausted: WhenExhausted = "error",
         port: int = 0,
         on_request: Callable[[RecordedRequest], None] | None = None,
+        check_requests: bool = True,
     ) -> None:
         self.requests: list[RecordedRequest] = []
         self.problems: list[str] = []
@@ -93,6 +97,7 @@ class ScriptedProvider:
         self._port = port
         self._answered = 0
         self._on_request = on_request
+        self._check_requests = check_requests
 
     @property
     def base_url(self) -> str:
@@ -205,6 +210,9 @@ class ScriptedProvider:
             return self._refuse(WIRES[0], HTTPStatus.NOT_FOUND, f"no such route: {request.method} {path}")
         if not isinstance(request.body, dict):
             return self._refuse(wire, HTTPStatus.BAD_REQUEST, "the body is not a JSON object")
+        complaints = self._complaints(wire, path, request.body)
+        if complaints:
+            return self._refuse(wire, HTTPStatus.BAD_REQUEST, *complaints)
         try:
             reply = self._next_reply(request.body)
         except ScriptError as error:
@@ -232,8 +240,14 @@ class ScriptedProvider:
             case Raw(body, content_type):
                 return Response(reply, content_type, [body])
 
-    def _refuse(self, wire: Wire, status: int, message: str) -> Response:
-        self.problems.append(message)
+    def _complaints(self, wire: Wire, path: str, body: dict[str, Any]) -> list[str]:
+        if not self._check_requests or wire.name not in legality.PROTOCOLS:
+            return []
+        return legality.check(wire.name, body, model=path.rpartition("/")[2])
+
+    def _refuse(self, wire: Wire, status: int, message: str, *more: str) -> Response:
+        """Refuse with the first message, as providers do, and note all of them."""
+        self.problems += [message, *more]
         return _plain(status, wire.refusal(status, Refusal(message)))
 
 
@@ -320,7 +334,11 @@ async def _within(seconds: float, wait: Callable[[int], Awaitable[None]], count:
 
 @contextmanager
 def serve_in_thread(
-    replies: Iterable[ReplyLike], *, when_exhausted: WhenExhausted = "error", port: int = 0
+    replies: Iterable[ReplyLike],
+    *,
+    when_exhausted: WhenExhausted = "error",
+    port: int = 0,
+    check_requests: bool = True,
 ) -> Iterator[ThreadedProvider]:
     """Serve from a thread of its own, for synchronous code.
 
@@ -329,7 +347,7 @@ def serve_in_thread(
         with serve_in_thread(["Hello."]) as provider:
             subprocess.run(["penguin", "run", "-m", "hi"], env={**env, "OPENAI_BASE_URL": provider.base_url})
     """
-    provider = ScriptedProvider(replies, when_exhausted=when_exhausted, port=port)
+    provider = ScriptedProvider(replies, when_exhausted=when_exhausted, port=port, check_requests=check_requests)
     with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
         yield ThreadedProvider(provider, portal)
 
