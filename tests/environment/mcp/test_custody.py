@@ -1,7 +1,5 @@
 """N9 and N22: no server outlives the harness, however that ends; and no task outlives the environment."""
 
-
-
 from __future__ import annotations
 
 import asyncio
@@ -83,7 +81,7 @@ def test_N22_an_environment_that_nobody_closes_ends_its_servers_with_the_loop(
     program = HARNESS.replace("anyio.sleep_forever()", "anyio.sleep(0)")
     server = json.dumps([scripted(tools=[tool("a")])])
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", program, str(workspace), server],
+        [sys.executable, "-W", "error", "-c", program, str(workspace), server],
         capture_output=True,
         text=True,
         timeout=30,

@@ -16,6 +16,7 @@ import pytest
 from tests.environment.mcp.bench import Bench, tool
 
 from penguin.environment.mcp import connection, life, stdio
+from penguin.environment.mcp.report import McpReport
 
 pytestmark = pytest.mark.anyio
 Scripted = Callable[..., dict[str, Any]]
@@ -246,6 +247,7 @@ async def test_D35_references_are_resolved_for_the_model_and_arguments_pass_unch
     schema = {"type": "object", "$defs": {"Q": query}, "properties": {"q": {"$ref": "#/$defs/Q"}}, "required": ["q"]}
     bench = connect(scripted(tools=[{"name": "find", "inputSchema": schema}]))
     definition = await bench.definition("mcp__scripted__find")
+    assert definition.parameters is not None
     assert definition.parameters["properties"]["q"]["properties"]["limit"] == {"type": "integer"}
     assert "$ref" not in json.dumps(definition.parameters)
     assert json.loads((await bench.call("mcp__scripted__find", q={"limit": 1})).output) == {"q": {"limit": 1}}
@@ -445,7 +447,11 @@ async def test_a_listener_that_fails_harms_nobody(
 ) -> None:
     bench = connect(MISSING, scripted(tools=[tool("a")]))
     assert bench.environment._mcp is not None
-    bench.environment._mcp.on_report = lambda report: 1 / 0
+
+    def fail(_report: McpReport) -> None:
+        raise ValueError("no")
+
+    bench.environment._mcp.on_report = fail
     assert await bench.names() == ["mcp__scripted__a"]
     assert "a listener to MCP reports failed" in caplog.text
 
