@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 import threading
@@ -14,7 +15,6 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from penguin.environment import function_tool
 from penguin.environment.function_schema import read_docstring
 from penguin.environment.function_tool import MAY_STILL_RUN, as_tool, installed_tools, tool
 from penguin.environment.tool import ToolContext, ToolError, ToolResult
@@ -311,7 +311,7 @@ def test_N5_installed_packages_register_tools_and_a_broken_one_is_left_out(monke
         assert group == "penguin.tools"
         return entries
 
-    monkeypatch.setattr(function_tool, "entry_points", entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     assert [each.definition.name for each in installed_tools()] == ["look_up", "_plain"]
 
 

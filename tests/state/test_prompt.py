@@ -26,9 +26,9 @@ VALUES = PromptValues(
     platform="linux",
     os_version="Debian GNU/Linux 12 (Linux 6.1.0-28-amd64)",
     date="2026-11-30 (Monday)",
-    project_dir="/home/someone/.penguin/data/default_project",
+    project_dir="/srv/someone/.penguin/data/default_project",
     agent_id="default_agent",
-    cwd="/home/someone/projects/garden",
+    cwd="/srv/someone/projects/garden",
     provider="openrouter",
     model_id="some-vendor/some-model-30b",
     session_id="session-2026-11-30-10-00-00-0123abcd",
@@ -59,7 +59,7 @@ def test_S5_the_placeholders_are_those_of_the_specification() -> None:
     template = "\n".join(f"{name}={{{{{name}}}}}" for name in sorted(PLACEHOLDERS))
     filled = assemble_prompt(template, FULL)
     assert "{{" not in filled
-    assert "CWD=/home/someone/projects/garden\n" in filled
+    assert "CWD=/srv/someone/projects/garden\n" in filled
     assert "VAULT_KEYS=- TOKEN\n" in filled
 
 

@@ -48,7 +48,7 @@ def write_and_remember(seen: SeenFiles, place: FilePlace, data: bytes, old: OldC
         if old is None:
             place.real.parent.mkdir(parents=True, exist_ok=True)
         seen.announce_write(place.real)
-        status = write_atomically(place.real, data, old and old.status)
+        status = write_atomically(place.real, data, old.status if old is not None else None)
     state = state_of(place.real, status, data if len(data) <= HASH_LIMIT else None)
     seen.note_written(state if known else FileState(str(place.real), -1))
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 LONGEST_SIDE: Final = 2_000
 LARGEST_BASE64: Final = 5 * 1024 * 1024
 _TYPES: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_KILO: Final = 1024
 _QUALITIES: Final = (85, 70, 50)
 
 
@@ -120,6 +121,6 @@ def _base64_length(data: bytes) -> int:
 
 
 def _size(count: int) -> str:
-    if count < 1024:
+    if count < _KILO:
         return f"{count} B"
-    return f"{count / 1024:.0f} kB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MB"
+    return f"{count / _KILO:.0f} kB" if count < _KILO**2 else f"{count / _KILO**2:.1f} MB"
