@@ -18,6 +18,8 @@ from penguin.protocol.events import StopReason
 from penguin.protocol.interfaces import Emit
 from penguin.protocol.messages import (
     Fidelity,
+    InlineData,
+    InlineThinking,
     Message,
     OmniMessage,
     PartialText,
@@ -133,6 +135,11 @@ class Segments:
         """The protocol says that a call is complete (L3): settle it, unless it was closed before."""
         if call in self._open:
             self._close(call, None)
+
+    def present(self, payload: InlineData | InlineThinking) -> None:
+        """Show data that comes whole; closes text and thinking."""
+        self.close_talk()
+        self._settle(OmniMessage(now(), "model_msg", payload))
 
     def close_talk(self) -> None:
         """Close the open text or thinking: something else begins."""
