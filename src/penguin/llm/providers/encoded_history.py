@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from penguin.llm.providers.openai_chat_body import Run, WireIds, encode, runs
 from penguin.protocol.messages import Message
 
-Wording: TypeAlias = Callable[[Run, WireIds], Iterable[Any]]
+Ids = TypeVar("Ids", bound=WireIds)
+
+Wording: TypeAlias = Callable[[Run, Ids], Iterable[Any]]
 """How one run of messages of one side becomes items that can be encoded."""
 
 
-class EncodedHistory:
+class EncodedHistory(Generic[Ids]):
     """Remembers the encoded items of turns that ended in the model's own words, since those come again unchanged.
 
     What is remembered is speed: the items depend on the history only. A history that does not continue
-    the one before (resume, a new context) is encoded anew.
+    the one before (resume, a new context) is encoded anew. ``make_ids`` makes what knows the calls.
     """
 
-    def __init__(self, of_user: Wording, of_model: Wording) -> None:
+    def __init__(self, of_user: Wording[Ids], of_model: Wording[Ids], make_ids: Callable[[], Ids]) -> None:
+        self._make_ids = make_ids
         self._of_user = of_user
         self._of_model = of_model
         self._settled: list[bytes] = []
         self._last: list[Message] = []
-        self._ids = WireIds()
+        self._ids = make_ids()
 
     def items(self, history: Sequence[Message]) -> list[bytes]:
         """The items of ``history``, each as JSON."""
@@ -44,4 +47,4 @@ class EncodedHistory:
         return self._settled + fresh
 
     def _forget(self) -> None:
-        self._settled, self._last, self._ids = [], [], WireIds()
+        self._settled, self._last, self._ids = [], [], self._make_ids()

@@ -70,7 +70,7 @@ class ResponsesBody:
     def __init__(self, settings: ResponsesSettings) -> None:
         self._settings = settings
         self._fixed = _fixed_members(settings)
-        self._history = EncodedHistory(self._of_user, _of_model)
+        self._history = EncodedHistory(self._of_user, _of_model, WireIds)
 
     def build(
         self,
