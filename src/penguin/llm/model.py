@@ -69,10 +69,17 @@ def _anthropic_messages() -> AdapterFactory:
     return AnthropicMessages
 
 
+def _gemini() -> AdapterFactory:
+    from penguin.llm.providers.gemini import Gemini  # noqa: PLC0415 - as above
+
+    return Gemini
+
+
 ADAPTERS: Mapping[str, Callable[[], AdapterFactory]] = {
     "openai-chat": _openai_chat,
     "openai-responses": _openai_responses,
     "anthropic-messages": _anthropic_messages,
+    "gemini": _gemini,
 }
 """Wire protocols by client type; each is imported with the first model that speaks it."""
 
