@@ -41,9 +41,9 @@ from penguin.testing.http_exchange import Connection, Delivering, RecordedReques
 from penguin.testing.replies import Delivery, Raw, ReadyReply, Refusal, Reply, ReplyLike, as_reply
 from penguin.testing.script_file import read_script
 from penguin.testing.turns import Pause, Turn
-from penguin.testing.wire import Saying, Wire, anthropic_messages, openai_chat, openai_responses
+from penguin.testing.wire import Saying, Wire, anthropic_messages, gemini, openai_chat, openai_responses
 
-WIRES: Final[tuple[Wire, ...]] = (openai_chat.WIRE, anthropic_messages.WIRE, openai_responses.WIRE)
+WIRES: Final[tuple[Wire, ...]] = (openai_chat.WIRE, anthropic_messages.WIRE, openai_responses.WIRE, gemini.WIRE)
 """Every protocol the server speaks; the path of a request picks one."""
 
 WhenExhausted: TypeAlias = Literal["error", "repeat"]
