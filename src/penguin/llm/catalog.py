@@ -20,10 +20,10 @@ ThinkingStyle: TypeAlias = Literal["effort", "openrouter", "type", "type-and-eff
 """How a Chat Completions server is told how much to think: ``reasoning_effort``; ``reasoning.effort``;
 ``thinking.type``, alone or with an effort; ``enable_thinking``."""
 
-ThinkingControl: TypeAlias = Literal["budget", "adaptive", "adaptive-on", "adaptive-between-tools"]
+ThinkingControl: TypeAlias = Literal["budget", "adaptive", "adaptive-on", "adaptive-between-tools", "level"]
 """How a model behind Anthropic Messages is told how much to think: a budget in tokens, off when left out; an effort,
 off when left out; an effort, off by ``disabled``; an effort, off by ``between_tools``. One that cannot be turned off
-does not list ``none`` among its levels."""
+does not list ``none`` among its levels. Gemini knows budgets (2.5) and levels by name (3 and later)."""
 
 
 class Pricing(Struct, frozen=True, forbid_unknown_fields=True):
