@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
 
-_LEFT_OUT: Final = frozenset("$schema $id $defs $ref $comment $anchor definitions const allOf".split())
+_LEFT_OUT: Final = frozenset(
+    ["$schema", "$id", "$defs", "$ref", "$comment", "$anchor", "definitions", "const", "allOf"]
+)
 _MOST_SCHEMAS: Final = 5_000
 
 
