@@ -122,9 +122,16 @@ BUSY = _words(
     r"insufficient_system_resource",
     r"network_error",
 )
+# Google calls both the day's quota and the minute's exhausted; only the name of the limit tells.
+BY_THE_MINUTE = _words(r"(?s)^(?!.*perday).*per(minute|second)")
 RATE_LIMITED = _words(r"rate[_ ]limit", r"too many requests", r"throttl", r"tokens per min", r"requests per min")
 KEY_TROUBLE = _words(
-    r"invalid[_ ]api[_ ]key", r"incorrect api key", r"invalid[_ ]authentication", r"unauthori[sz]ed", r"no auth"
+    r"invalid[_ ]api[_ ]key",
+    r"incorrect api key",
+    r"api[_ ]key[_ ](not valid|invalid)",
+    r"invalid[_ ]authentication",
+    r"unauthori[sz]ed",
+    r"no auth",
 )
 WRONG_REQUEST = _words(
     r"invalid[_ ]request", r"invalid[_ ]parameter", r"not[_ ]found", r"unsupported", r"bad[_ ]request"
@@ -137,6 +144,7 @@ RULES: tuple[Rule, ...] = (
     Rule("failed", "context_overflow", frozenset({413})),
     Rule("failed", "context_overflow", words=OVERFLOW),
     Rule("failed", "quota", frozenset({402})),
+    Rule("timeout", "rate_limit", frozenset({429}), BY_THE_MINUTE),
     Rule("failed", "quota", frozenset({400, 401, 403, 404, 422, 429}), QUOTA),
     Rule("timeout", "rate_limit", frozenset({429})),
     Rule("timeout", "network", frozenset({408})),
@@ -306,7 +314,26 @@ def _rejection_fields(error: dict[str, Any], status: int | None, wait: float | N
             pass
     if status is None:
         status = _status_inside(code) or _status_inside(error.get("status"))
-    return Rejection(text, status, "" if code is None else str(code), kind if isinstance(kind, str) else "", wait)
+    named, delay = _google_details(error.get("details"))
+    kind = kind if isinstance(kind, str) else named
+    return Rejection(text, status, "" if code is None else str(code), kind, wait if wait is not None else delay)
+
+
+def _google_details(details: Any) -> tuple[str, float | None]:
+    """What Google's errors say beside the message: reasons and the limits that were hit, and how long to wait."""
+    named: list[str] = []
+    delay = None
+    for detail in details if isinstance(details, list) else ():
+        match detail:
+            case {"retryDelay": str(seconds)} if _SECONDS.fullmatch(seconds.removesuffix("s")):
+                delay = float(seconds.removesuffix("s")) or None
+            case {"reason": str(reason)}:
+                named.append(reason)
+            case {"violations": list(violations)}:
+                named += [str(each["quotaId"]) for each in violations if isinstance(each, dict) and "quotaId" in each]
+            case _:
+                pass
+    return " ".join(named), delay
 
 
 def _status_inside(code: Any) -> int | None:
