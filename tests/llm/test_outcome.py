@@ -107,6 +107,42 @@ def test_L4_the_last_row_fits_everything() -> None:
     assert RULES[-1].words is None
 
 
+def google(message: str, *quotas: str, delay: str = "34.07s", reason: str = "") -> bytes:
+    details: list[dict[str, object]] = [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": each} for each in quotas]},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay},
+        {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason},
+    ]
+    return json.dumps({"error": {"code": 429, "message": message, "status": "X", "details": details}}).encode()
+
+
+EXCEEDED = "You exceeded your current quota, please check your plan and billing details."
+BY_MINUTE = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
+BY_DAY = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "wait"),
+    [
+        (429, google(EXCEEDED, BY_MINUTE), ("timeout", "rate_limit"), 34.07),
+        (429, google(EXCEEDED, BY_DAY), ("failed", "quota"), 34.07),
+        (429, google(EXCEEDED, BY_MINUTE, BY_DAY), ("failed", "quota"), 34.07),
+        (429, google(EXCEEDED, delay="0s"), ("failed", "quota"), None),
+        (429, google("Resource has been exhausted", delay="soon"), ("timeout", "rate_limit"), None),
+        (400, google("API key not valid. Please pass a valid API key."), ("failed", "auth"), 34.07),
+        (400, google("no", reason="API_KEY_INVALID"), ("failed", "auth"), 34.07),
+        (400, google("The input token count (9) exceeds the maximum"), ("failed", "context_overflow"), 34.07),
+        (400, google("Invalid JSON payload received"), ("failed", "bad_request"), 34.07),
+    ],
+)
+def test_L4_what_google_says(status: int, body: bytes, expected: tuple[str, str], wait: float | None) -> None:
+    rejection = read_rejection(body, status, {})
+    rule = classify(rejection)
+    assert (rule.status, rule.kind) == expected
+    assert rejection.retry_after == wait
+    assert read_rejection(body, status, {"retry-after": "7"}).retry_after == 7
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
