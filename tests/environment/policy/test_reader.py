@@ -35,6 +35,9 @@ def texts(cmd: str) -> list[str]:
         ("A=1 B=2 a", ["a"]),
         ("a 2>&1 b >f", ["a b > f"]),
         (">f a", ["a > f"]),
+        ("a && b | c 2>&1 >f", ["a", "b", "c > f"]),
+        ("export A=$(a) B", ["a", "export A=$(a) B"]),
+        ("declare -x A; unset B", ["declare -x A", "unset B"]),
         ("{ a; } > f", ["a", "> f"]),
         ("cat <<E && a\nx\nE\nb", ["cat", "a", "b"]),
     ],
@@ -203,3 +206,7 @@ def test_a_large_heredoc_is_no_reason_to_give_up() -> None:
     page = "<td>|</td>\n" * 2_000
     assert texts(f"cat > page.html <<'E'\n{page}E\nrm x")[-1] == "rm x"
     assert read_command_line(f"cat > page.html <<'E'\n{page}E\nrm x").opaque == ()
+
+
+def test_N12_each_text_of_a_benchmark_is_a_command_line() -> None:
+    assert {"a x", "b y"} <= set(texts("hyperfine --warmup 3 'a x' 'b y'"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Literal
 
@@ -102,9 +103,9 @@ def literal_word(text: str) -> Word:
     return Word(text, quoted_if_needed(text), "literal")
 
 
-_SPLITTING = frozenset(" \t\n\r'\";|&<>()")
+_splits = re.compile(r"[ \t\n\r'\";|&<>()]").search
 
 
 def quoted_if_needed(shown: str) -> str:
     """In single quotes when a reader could take it for more than one word."""
-    return shlex.quote(shown) if not shown or not _SPLITTING.isdisjoint(shown) else shown
+    return shlex.quote(shown) if not shown or _splits(shown) else shown

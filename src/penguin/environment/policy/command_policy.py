@@ -47,8 +47,7 @@ class CommandPolicy:
     """
 
     def __init__(self, rules: Iterable[PolicyRule] | None = None) -> None:
-        chosen = FACTORY_RULES if rules is None else tuple(rules)
-        self._rules = [(rule, _compiled(rule)) for rule in chosen if rule.enabled]
+        self._rules = None if rules is None else _compiled(rules)
 
     def refusal(self, cmd: str) -> Refusal | None:
         """Why the command line must not run, or ``None``. Never raises."""
@@ -56,12 +55,18 @@ class CommandPolicy:
 
     def refusal_of_line(self, line: CommandLine) -> Refusal | None:
         """The same for a line that has been read already."""
-        texts = dict.fromkeys(command.text for command in line.commands)
-        for text in texts:
-            for rule, pattern in self._rules:
+        rules = self._enabled()
+        for text in dict.fromkeys(command.text for command in line.commands):
+            for rule, pattern in rules:
                 if pattern.search(text):
                     return Refusal(rule.name, text, rule.description)
         return None
+
+    def _enabled(self) -> list[tuple[PolicyRule, re.Pattern[str]]]:
+        # The factory patterns are known to be right, so they are compiled (5 ms) when a command comes, if one does.
+        if self._rules is None:
+            self._rules = _compiled(FACTORY_RULES)
+        return self._rules
 
     def refusal_of_call(self, tool: str, arguments: Mapping[str, Any]) -> Refusal | None:
         """The same for a tool call: the command of ``exec_command``, or what ``input_command`` types.
@@ -77,7 +82,11 @@ COMMAND_FIELDS: Mapping[str, str] = {"exec_command": "cmd", "input_command": "ch
 """Where the tools that run commands carry them."""
 
 
-def _compiled(rule: PolicyRule) -> re.Pattern[str]:
+def _compiled(rules: Iterable[PolicyRule]) -> list[tuple[PolicyRule, re.Pattern[str]]]:
+    return [(rule, _pattern(rule)) for rule in rules if rule.enabled]
+
+
+def _pattern(rule: PolicyRule) -> re.Pattern[str]:
     try:
         return re.compile(rule.pattern)
     except re.error as error:

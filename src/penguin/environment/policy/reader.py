@@ -115,9 +115,12 @@ class _Reader:
         if visitor is not None:
             visitor(node, stdin)
         else:
-            for child in node.named_children:
-                self._visit(child, stdin)
+            self._visit_children(node, stdin)
         self._tree_depth -= 1
+
+    def _visit_children(self, node: Node, stdin: _Input) -> None:
+        for child in node.named_children:
+            self._visit(child, stdin)
 
     def _command(self, node: Node, stdin: _Input) -> None:
         redirected, redirections, more = self._redirects_of.pop(node.id, (None, [], ()))
@@ -159,18 +162,16 @@ class _Reader:
         return word
 
     def _nested(self, node: Node) -> None:
-        for child in node.named_children:
-            self._visit(child, _NO_INPUT)
+        self._visit_children(node, _NO_INPUT)
 
     def _keyword_command(self, node: Node, stdin: _Input) -> None:
         """``export``, ``declare``, ``unset`` and relatives, which the grammar takes for keywords."""
-        words = tuple(
-            self._word([child]) if child.type != "variable_assignment" else self._raw(child) for child in node.children
-        )
+        keyword, *rest = node.children
+        words = [self._raw(child) if child.type == "variable_assignment" else self._word([child]) for child in rest]
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._nested(child)
-        self._run(words, stdin=stdin)
+        self._run((literal_word(self._text(keyword)), *words), stdin=stdin)
 
     def _test(self, node: Node, stdin: _Input) -> None:
         # `[[ 'x[$(cmd)]' -eq 1 ]]` runs cmd although it is quoted, so its words are no matter for rules.
@@ -191,11 +192,7 @@ class _Reader:
         variable = node.child_by_field_name("variable")
         if variable is not None:
             self._run((), (self._text(variable),), stdin=stdin)
-        self._nested_with(node, stdin)
-
-    def _nested_with(self, node: Node, stdin: _Input) -> None:
-        for child in node.named_children:
-            self._visit(child, stdin)
+        self._visit_children(node, stdin)
 
     def _function(self, node: Node, stdin: _Input) -> None:
         name = node.child_by_field_name("name")
@@ -332,12 +329,10 @@ class _Reader:
         if wrapper.adds:
             self.opaque.append(f"arguments that {words[0].text} adds")
         self._run_inside(wrapped.words, stdin, wrapped.assignments)
-        if wrapped.script:
-            if words[0].text.endswith("hyperfine"):
-                for word in wrapped.script:
-                    self._script((word,))
-            else:
-                self._script(_with_arguments(wrapped.script))
+        texts = [(word,) for word in wrapped.script] if wrapper.separate else [_with_arguments(wrapped.script)]
+        for text in texts:
+            if text:
+                self._script(text)
 
     def _shell(self, words: tuple[Word, ...], stdin: _Input) -> None:
         call = shell_call(words)
@@ -394,7 +389,7 @@ _SPECIAL: dict[str, Callable[[_Reader, tuple[Word, ...]], None]] = {
 
 def _last_command(body: Node) -> Node | None:
     """Whose redirections they are: in ``a && b | c >f`` those of ``c``, in ``{ a; } >f`` those of no single command."""
-    while body.type in {"pipeline", "list", "negated_command"}:
+    while body.type in {"pipeline", "list", "negated_command"} and body.named_children:
         body = body.named_children[-1]
     return body if body.type == "command" else None
 
@@ -404,9 +399,9 @@ def _unwrapped(group: list[Node]) -> list[Node]:
     return [child for node in group for child in (node.children if node.type == "command_name" else [node])]
 
 
-def _with_arguments(script: Sequence[Word]) -> list[Word]:
+def _with_arguments(script: Sequence[Word]) -> tuple[Word, ...]:
     """``parallel CMD ::: a b``: the arguments after the colons belong behind the command."""
-    return [word for word in script if word.text not in {":::", "::::"}]
+    return tuple(word for word in script if word.text not in {":::", "::::"})
 
 
 _PRINTERS = frozenset({"cat", "echo", "printf", "tee"})

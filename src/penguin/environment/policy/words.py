@@ -14,6 +14,7 @@ _PLAIN = re.compile(rb"[\w./:=,@%+^-]+")
 _PLAIN_COMMAND = re.compile(rb"[\w./:=,@%+^ \t-]+")
 _EASY_WORD = re.compile(rb"(?:[\w./:=,@%+^-]++|'[^']*+'|\"(?:[^\"$`\\]++|\$[A-Za-z_]\w*+)*+\"|\$[A-Za-z_]\w*+)++")
 _EASY_WORD_TEXT = re.compile(_EASY_WORD.pattern.decode(), re.ASCII)
+_in_one_pair = re.compile(r"'([^']*)'|\"([^\"$]*)\"").fullmatch
 _is_bare = re.compile(r"[^'\"$]*").fullmatch
 _EASY_COMMAND = re.compile(rb"(?:%b)(?:[ \t]++%b)*+" % (_EASY_WORD.pattern, _EASY_WORD.pattern))
 _EASY_PIECE = re.compile(r"'(?P<raw>[^']*)'|\"(?P<string>[^\"]*)\"|(?P<variable>\$\w+)|(?P<bare>[^'\"$]+)")
@@ -132,6 +133,9 @@ def easy_words(source: bytes) -> list[Word] | None:
 
 
 def _easy_word(written: str) -> Word:
+    if (quoted := _in_one_pair(written)) is not None:
+        text = quoted[1] if quoted[1] is not None else quoted[2]
+        return Word(text, quoted_if_needed(_marked(text)), "literal")
     return _joined([piece for found in _EASY_PIECE.finditer(written) for piece in _easy_pieces(found)])
 
 
@@ -198,7 +202,7 @@ def _quoted(text: str) -> _Piece:
 
 def _marked(text: str) -> str:
     """Quoted text with a backslash before what would have a meaning without the quotes."""
-    return _SPECIAL_WHEN_BARE.sub(lambda found: "\\" + found[0], text)
+    return _SPECIAL_WHEN_BARE.sub(r"\\\g<0>", text)
 
 
 def _has_wildcard(written: str) -> bool:

@@ -25,6 +25,7 @@ class Wrapper:
         script: The option whose value is a text for a shell.
         asks: Options with which it only prints something.
         adds: It adds arguments that the line does not show.
+        separate: Each word of the rest is such a text by itself.
     """
 
     values: str = ""
@@ -35,6 +36,7 @@ class Wrapper:
     script: str = ""
     asks: str = ""
     adds: bool = False
+    separate: bool = False
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -51,7 +53,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "exec": Wrapper("a"),
     "fakeroot": Wrapper("lsbu"),
     "flock": Wrapper("wE", ("timeout", "conflict-exit-code"), operands=1, script="c"),
-    "hyperfine": Wrapper("wmMrpcnDS", ("warmup", "runs", "prepare", "export-json"), joins=True),
+    "hyperfine": Wrapper("wmMrpcnDS", ("warmup", "runs", "prepare", "export-json"), joins=True, separate=True),
     "ionice": Wrapper("cnpPu", ("class", "classdata")),
     "nice": Wrapper("n", ("adjustment",)),
     "nohup": Wrapper(),
