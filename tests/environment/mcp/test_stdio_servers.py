@@ -63,6 +63,27 @@ async def test_N20_servers_connect_side_by_side_and_one_that_fails_stops_nobody(
     assert {each.state for each in bench.reports} == {"failed"}
 
 
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"cwd": "nowhere"}, "its directory {workspace}/nowhere cannot be used: No such file or directory"),
+        ({"command": "{workspace}"}, "the command '{workspace}' may not be executed"),
+        ({"command": "./plain"}, "the command './plain' may not be executed"),
+        ({"command": "./broken"}, "the command './broken' cannot be started: Exec format error"),
+    ],
+)
+async def test_N20_why_a_server_cannot_be_started(
+    connect: Connect, scripted: Scripted, workspace: Path, config: dict[str, Any], reason: str
+) -> None:
+    (workspace / "plain").touch()
+    (workspace / "broken").write_bytes(b"\x7fELF")
+    (workspace / "broken").chmod(0o700)
+    config = {key: value.format(workspace=workspace) for key, value in config.items()}
+    bench = connect(scripted(config=config))
+    assert await bench.names() == []
+    assert [each.reason for each in bench.reports] == [reason.format(workspace=workspace)]
+
+
 async def test_N20_a_failure_is_reported_once_and_retried_at_the_next_context(
     connect: Connect, scripted: Scripted, tmp_path: Path
 ) -> None:
@@ -168,6 +189,17 @@ async def test_D30_a_character_cut_in_two_costs_one_character(connect: Connect, 
     bench = connect(scripted(tools=[tool("half_character")]))
     await bench.names()
     assert (await bench.call("mcp__scripted__half_character")).output == "a\ufffdb \ufffd c"
+
+
+async def test_N3_a_line_without_an_end_ends_the_connection_not_the_memory(
+    connect: Connect, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr(stdio, "GRACE", 0.3)
+    bench = connect({"name": "endless", "config": {"command": "sh", "args": ["-c", "tr '\\0' x < /dev/zero"]}})
+    assert await bench.names() == []
+    report = await bench.reported("failed")
+    assert report.reason == "it wrote a line of more than 1 MiB"
 
 
 async def test_N21_a_server_that_answers_with_numbers_as_text(connect: Connect, scripted: Scripted) -> None:

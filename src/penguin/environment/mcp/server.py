@@ -114,9 +114,8 @@ class McpServer:
             await self._usable()
             offered = {each.definition.name: each for each in self.tools()}
             if name not in offered:
-                raise ToolError(
-                    f"MCP server {self.config.name} has no tool {name}; it has {', '.join(offered) or 'none'}."
-                )
+                known = ", ".join(list(offered)[:50]) or "none"
+                raise ToolError(f"MCP server {self.config.name} has no tool {name}; it has {known}.")
             return offered[name]
 
         return LateTool(name, self.config, find)

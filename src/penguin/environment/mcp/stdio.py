@@ -163,7 +163,8 @@ class ServerProcess:
         """Close its standard input, wait a moment, then end it and everything it started."""
         self._stopping = True
         self._writing.cancel()
-        await self._written.wait()  # a pipe must not be closed under a task that waits for it
+        with anyio.move_on_after(GRACE):
+            await self._written.wait()  # a pipe must not be closed under a task that waits for it
         self._stdin.close()
         with anyio.move_on_after(EXIT_PATIENCE):
             await self._exit()
@@ -181,8 +182,8 @@ class ServerProcess:
         return custody_guard.end_all(lambda: custody.members(self._scope), GRACE)
 
     async def _exit(self) -> None:
-        if self._process.poll() is None and hasattr(os, "pidfd_open"):
-            descriptor = os.pidfd_open(self._process.pid)
+        descriptor = _descriptor_of(self._process)
+        if descriptor is not None:
             try:
                 await anyio.wait_readable(descriptor)
             finally:
@@ -197,6 +198,16 @@ class ServerProcess:
         for pipe in (self._stdin, self._stdout, self._stderr):
             with suppress(OSError):
                 pipe.close()
+
+
+def _descriptor_of(process: subprocess.Popen[bytes]) -> int | None:
+    """A descriptor that becomes readable when the process exits, where the system has such a thing."""
+    if process.poll() is not None or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:
+        return None
 
 
 async def _read(descriptor: int) -> bytes:

@@ -15,6 +15,8 @@ from penguin.environment.mcp.config import McpServerConfig
 from penguin.environment.mcp.notes import ServerNotes
 
 _LONGEST = 300
+_STAND_INS = frozenset({"Server returned an error response", "Session terminated", "Not Found"})
+"""What the SDK says when the server said nothing."""
 
 
 def why(error: Exception | None, config: McpServerConfig, notes: ServerNotes, *, was_ready: bool) -> str:
@@ -45,8 +47,9 @@ def _said_of(error: BaseException, config: McpServerConfig, notes: ServerNotes) 
     match error:
         case MCPError(code=code) if code == CONNECTION_CLOSED:
             return None
-        case MCPError() if notes.http_status is not None:
-            return f"{_host(config)} answered with HTTP status {notes.http_status}"
+        case MCPError(message=message) if notes.http_status is not None:
+            said = "" if message in _STAND_INS else f": {message}"
+            return f"{_host(config)} answered with HTTP status {notes.http_status}{said}"
         case MCPError(message=message):
             return f"it answered with an error: {message}"
         case httpx2.HTTPStatusError(response=response):
