@@ -274,6 +274,20 @@ def test_odd_opaque_data_of_others_does_no_harm() -> None:
     ]
 
 
+def test_a_server_tool_without_its_result_stays_here() -> None:
+    def block(kind: str, **fields: str) -> Message:
+        return thinking("", fidelity={"content_block": {"type": kind} | fields})
+
+    history: list[Message] = [
+        *ASKED,
+        block("server_tool_use", id="s1"),
+        block("web_search_tool_result", tool_use_id="s1"),
+        block("server_tool_use", id="s2"),
+        user_text("Go on."),
+    ]
+    assert [item["type"] for item in messages(history)[1]["content"]] == ["server_tool_use", "web_search_tool_result"]
+
+
 def test_a_lone_surrogate_costs_a_character_not_the_request() -> None:
     odd = Text("user", "a\ud800")  # the builders would have cleaned it
     assert messages([OmniMessage("", "model_msg", odd)])[0]["content"][0]["text"] == "a\ufffd"
@@ -294,6 +308,24 @@ def test_L16_a_budget_leaves_room_for_the_answer(limit: int, budget: int | None)
     settings = MessagesSettings("m", thinking_control="budget")
     body = json.loads(MessagesBody(settings).build(ASKED, max_tokens=limit, thinking_level="high"))
     assert body.get("thinking", {}).get("budget_tokens") == budget
+
+
+@pytest.mark.parametrize(
+    ("turn", "thinks"),
+    [
+        ([thinking("a", fidelity={"signature": "A"}), tool_call("read_file", "{}", "c")], True),
+        ([tool_call("read_file", "{}", "c")], False),
+        ([assistant_text("words"), tool_call("read_file", "{}", "c")], False),
+    ],
+)
+def test_L16_a_budget_is_left_out_when_the_turn_under_way_began_without_thinking(
+    turn: list[Message], thinks: bool
+) -> None:
+    body = MessagesBody(MessagesSettings("m", thinking_control="budget"))
+    history = [*ASKED, *turn, tool_call_output("A", "c")]
+    assert ("thinking" in json.loads(body.build(history, thinking_level="high"))) is thinks
+    history += [assistant_text("Done."), user_text("Next.")]
+    assert "thinking" in json.loads(body.build(history, thinking_level="high"))
 
 
 def test_L16_a_model_that_cannot_stop_thinking_thinks_little() -> None:

@@ -112,14 +112,15 @@ class MessagesBody:
         thinking_level: ThinkingLevel | None = None,
     ) -> bytes:
         """The body for ``history``: complete messages in the order they were committed, then the new ones."""
-        settings = self._settings
+        settings, messages = self._settings, self._messages(history)
         limit = max_tokens or settings.usual_max_tokens
         top: dict[str, Any] = {"model": settings.model_id, "stream": True, "max_tokens": limit}
-        top |= thinking_members(settings, thinking_level, limit)
+        if settings.thinking_control != "budget" or _may_think(messages):
+            top |= thinking_members(settings, thinking_level, limit)
         top |= {name: value for name, value in settings.extra_body.items() if name not in _RESERVED}
         top |= self._fixed
         head = encode({name: value for name, value in top.items() if value is not None})
-        return head[:-1] + b',"messages":[' + b",".join(_with_markers(self._messages(history))) + b"]}"
+        return head[:-1] + b',"messages":[' + b",".join(_with_markers(messages)) + b"]}"
 
     def _messages(self, history: Sequence[Message]) -> list[bytes]:
         known = self._settled_count
@@ -131,7 +132,7 @@ class MessagesBody:
             if side == "user":
                 fresh.append(_joined(_USER, _user_blocks(run, self._settings, self._ids)))
                 continue
-            fresh.append(_joined(_ASSISTANT, list(_assistant_blocks(run, self._ids))))
+            fresh.append(_joined(_ASSISTANT, _assistant_blocks(run, self._ids)))
             # Only what ends in the model's own words is certain to come again unchanged.
             self._settled += fresh
             self._settled_count, self._last_settled = known + run[-1][0] + 1, run[-1][1]
@@ -151,6 +152,13 @@ def _with_markers(messages: list[bytes]) -> list[bytes]:
     for position in of_user[-2:]:
         marked[position] = messages[position].removesuffix(_END) + _MARKER + _END
     return marked
+
+
+def _may_think(messages: list[bytes]) -> bool:
+    """With a budget, a turn whose results are sent must begin with its thinking; one of another level did not."""
+    if not messages[-1].startswith(_USER + b'{"type":"tool_result"'):
+        return True
+    return messages[-2].startswith((_ASSISTANT + b'{"type":"thinking"', _ASSISTANT + b'{"type":"redacted_thinking"'))
 
 
 # --- the user's side ----------------------------------------------------------------------------------
@@ -213,7 +221,20 @@ def _text_block(text: str) -> dict[str, Any]:
 # --- the model's side ---------------------------------------------------------------------------------
 
 
-def _assistant_blocks(run: Run, ids: WireIds) -> Iterator[Any]:
+def _assistant_blocks(run: Run, ids: WireIds) -> list[Any]:
+    blocks = list(_said_blocks(run, ids))
+    # A search that was cut or paused has no result, and the provider refuses one without the other.
+    opaque = {number: members(block) for number, block in enumerate(blocks) if isinstance(block, Raw)}
+    answered = {text_of(fields.get("tool_use_id")) for fields in opaque.values()}
+    lost = {number for number, fields in opaque.items() if _calls_server(fields, answered)}
+    return [block for number, block in enumerate(blocks) if number not in lost]
+
+
+def _calls_server(fields: dict[str, Raw], answered: set[str]) -> bool:
+    return text_of(fields.get("type")) == "server_tool_use" and text_of(fields.get("id")) not in answered
+
+
+def _said_blocks(run: Run, ids: WireIds) -> Iterator[Any]:
     for _, message in run:
         match message.payload:
             case Text(text=text, fidelity=fidelity) if text.strip():
