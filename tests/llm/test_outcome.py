@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from email.utils import formatdate
 
 import pytest
