@@ -13,12 +13,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from penguin.agent.agent import create_agent
+from penguin.environment.environment import Environment, EnvironmentConfig
+from penguin.protocol.builders import tool_call
+from penguin.protocol.interfaces import ToolExecutionRequest
+from penguin.protocol.messages import Message, ToolCallOutput
 from penguin.session.session import Session
 from penguin.state.paths import DataRoot
 from penguin.state.project import ModelEntry, ProjectConfigFile
@@ -86,6 +91,32 @@ async def session_on(base_url: str) -> AsyncIterator[Session]:
         agent = await create_agent(root=directory)
         async with await agent.create_session(workspace_dir=directory, max_turns=0) as session:
             yield session
+
+
+@asynccontextmanager
+async def plain_environment() -> AsyncIterator[Environment]:
+    """An environment in a directory of its own, whose login shell has no start-up files of anybody."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["HOME"] = directory
+        environment = Environment(EnvironmentConfig(Path(directory), scratchpad_dir=Path(directory, "scratch")))
+        try:
+            yield environment
+        finally:
+            await environment.aclose()
+
+
+async def execute(environment: Environment, command: str) -> tuple[str, float]:
+    """Run a command with ``exec_command``: its output, and the seconds from the call to that."""
+    said: list[Message] = []
+    call = tool_call("exec_command", json.dumps({"cmd": command, "description": "a benchmark"}), "c1")
+    started = time.perf_counter()
+    await environment.execute_tool(ToolExecutionRequest(call), said.append)
+    taken = time.perf_counter() - started
+    match said[-1].payload:
+        case ToolCallOutput(stop_reason=None, output=output):
+            return output, taken
+        case payload:
+            raise AssertionError(payload)
 
 
 def resident_bytes() -> int:

@@ -109,6 +109,10 @@ class TerminalText:
         return "\r" not in text or text.count("\r", 0, cut) == text.count("\r\n", 0, cut)
 
     def _take_tokens(self, text: str) -> str:
+        if "\n" not in text and "\r" not in text:
+            if text:
+                self._extend_frame(text)
+            return ""
         finished: list[str] = []
         for token in _TOKEN.findall(text):
             match token:
