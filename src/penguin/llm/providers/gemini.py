@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
-from penguin.llm.providers.gemini_body import LEVELS, GeminiBody, GeminiSettings
+from penguin.llm.providers.gemini_body import USUAL_LEVELS, GeminiBody, GeminiSettings
 from penguin.llm.providers.gemini_fold import GeminiFold, usage_counts
 from penguin.llm.segments import Segments
 from penguin.protocol.events import TokenCounts
@@ -73,7 +73,7 @@ def gemini_settings(config: ModelConfig) -> GeminiSettings:
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
-        thinking_levels=model.thinking_levels if model else tuple(LEVELS),
+        thinking_levels=model.thinking_levels if model else USUAL_LEVELS,
         thinking_control="budget" if model and model.thinking_control == "budget" else "level",
         thinks=bool(model.thinking_levels) if model else None,
         extra_body=config.extra_body,

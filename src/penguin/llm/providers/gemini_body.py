@@ -50,6 +50,9 @@ LEVELS: Final[dict[ThinkingLevel, str]] = {
 }
 """Our levels as Gemini 3 and later name them."""
 
+USUAL_LEVELS: Final[tuple[ThinkingLevel, ...]] = ("low", "medium", "high")
+"""The levels that every model with levels accepts."""
+
 BUDGETS: Final[dict[ThinkingLevel, int]] = {
     "none": 0,
     "low": 2_048,
@@ -77,7 +80,7 @@ class GeminiSettings:
     system_prompt: str | None = None
     tools: Sequence[ToolDefinition] = ()
     vision: bool = True
-    thinking_levels: Sequence[ThinkingLevel] = tuple(LEVELS)
+    thinking_levels: Sequence[ThinkingLevel] = USUAL_LEVELS
     thinking_control: Literal["level", "budget"] = "level"
     thinks: bool | None = None
     extra_body: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +121,7 @@ class GeminiBody:
         return head[:-1] + (b"," if len(head) > len(b"{}") else b"") + contents
 
     def _of_user(self, run: Run, ids: _CallIds) -> Iterator[dict[str, Any]]:
-        parts = [*_results(run, ids), *_words(run, vision=self._settings.vision)]
+        parts = [*_results(run, ids), *_words(run, ids, vision=self._settings.vision)]
         if parts:
             yield {"role": "user", "parts": parts}
 
@@ -201,13 +204,14 @@ def _results(run: Run, ids: _CallIds) -> Iterator[dict[str, Any]]:
         yield {"functionResponse": ids.named(output.tool_call_id) | said}
 
 
-def _words(run: Run, *, vision: bool) -> Iterator[dict[str, Any]]:
+def _words(run: Run, ids: _CallIds, *, vision: bool) -> Iterator[dict[str, Any]]:
     """Words and data of the user and images of tools, in the order given."""
     for _, message in run:
         match message.payload:
             case ToolCallOutput(images=list(images), tool_call_id=call_id) if images:
                 label = "image" if len(images) == 1 else f"{len(images)} images"
-                yield {"text": f"[{label} returned by tool call {call_id}]"}
+                call = ids.named(call_id)
+                yield {"text": f"[{label} returned by {' '.join([call['name'], call.get('id', '')]).strip()}]"}
                 yield from (_image(url, vision=vision) for url in images)
             case Text(text=text) if text:
                 yield {"text": text}

@@ -82,10 +82,14 @@ class _Plain:
 def _merged(one: Schema, other: Schema) -> Schema:
     """Both schemas at once; ``other`` has the last word."""
     merged = {**one, **other}
-    if "properties" in one and "properties" in other:
-        merged["properties"] = {**one["properties"], **other["properties"]}
-    if "required" in one and "required" in other:
-        merged["required"] = [*one["required"], *(name for name in other["required"] if name not in one["required"])]
+    for key in one.keys() & other.keys():
+        match one[key], other[key]:
+            case dict() as these, dict() as those if key == "properties":
+                merged[key] = {**these, **those}
+            case list() as these, list() as those if key == "required":
+                merged[key] = [*these, *(name for name in those if name not in these)]
+            case _:
+                pass
     return merged
 
 
