@@ -265,8 +265,14 @@ class Assembly:
         return Environment(
             EnvironmentConfig(
                 workspace_dir=parts.workspace,
-                tool_config=ToolConfig(builtin=definitions, custom_tools=(*parts.tools, *installed_tools())),
+                tool_config=ToolConfig(
+                    builtin=definitions,
+                    custom_tools=(*parts.tools, *installed_tools()),
+                    mcp_servers=[{"name": each.name, "config": each.config} for each in self.config.tools.mcp_servers],
+                ),
+                custody_dir=self.paths.project.root.custody,
                 services=lent.as_services(),
+                vault=lent.vault,
                 scratchpad_dir=self.paths.scratchpad(session_id),
                 session_id=session_id,
                 vision=model.vision,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penguin.agent.spawn import Spawner
+from penguin.environment.masking import Secrets
 from penguin.environment.processes import CommandSessions, CommandState
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
@@ -21,23 +22,26 @@ class Lent:
 
     outlet: SessionOutlet
     commands: CommandSessions
+    vault: Mapping[str, str]
     spawner: Spawner | None
 
     @classmethod
     def for_session(cls, vault: Mapping[str, str], custody_dir: Path, spawner: Spawner | None) -> Lent:
         """Commands see the vault's values and none of the keys the harness itself uses (N6)."""
-        outlet = SessionOutlet()
+        outlet, secrets = SessionOutlet(), Secrets(vault)
         shell = ShellEnvironment(vault=vault, hidden=catalog.key_variables())
         commands = CommandSessions(
-            environment=shell, custody_dir=custody_dir, on_exit=lambda state: _report(outlet, state)
+            environment=shell,
+            custody_dir=custody_dir,
+            on_exit=lambda state: outlet.post(secrets.masked(_report(state))),
         )
-        return cls(outlet, commands, spawner)
+        return cls(outlet, commands, vault, spawner)
 
     def as_services(self) -> Services:
         """As the environment's tools expect them."""
         return Services(subagent_runner=self.spawner, command_sessions=self.commands, outlet=self.outlet)
 
 
-def _report(outlet: SessionOutlet, state: CommandState) -> None:
+def _report(state: CommandState) -> str:
     ended = f"Process {state.process_id} (`{state.cmd}`): {state.words}"
-    outlet.post(block("background_task_done", f"{ended}\n{state.undelivered}".rstrip()))
+    return block("background_task_done", f"{ended}\n{state.undelivered}".rstrip())

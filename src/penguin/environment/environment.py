@@ -13,6 +13,7 @@ import anyio
 
 from penguin.environment.arguments import ArgumentCheck, parse_arguments
 from penguin.environment.function_tool import as_tool
+from penguin.environment.masking import Secrets
 from penguin.environment.output_segment import OutputSegment
 from penguin.environment.repeats import RepeatLimits, Repeats
 from penguin.environment.tool import (
@@ -103,6 +104,7 @@ class Environment:
             config.confinement,
         )
         self._repeats = Repeats(config.repeat_limits)
+        self._secrets = Secrets(config.vault)
         self._own = _by_name(_offered(config, self.setup))
         self._tools: dict[str, Tool] = {}
         self._checks: dict[str, ArgumentCheck] = {}
@@ -175,6 +177,7 @@ class Environment:
             emit,
             Truncation(limit, archive),
             lambda result: self._repeats.note(call.name, call.arguments, result),
+            self._secrets or None,
         )
 
     def _checked_arguments(self, call: ToolCall) -> dict[str, Any]:

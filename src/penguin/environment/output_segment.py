@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penguin.environment.masking import Masker, Secrets
 from penguin.environment.truncation import Truncation
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.builders import partial_tool_call_output, tool_call_output
@@ -27,7 +28,8 @@ class OutputSegment:
     """Turns written text into a well-formed segment; every method is synchronous and none raises for trouble.
 
     That it never awaits is the point: after a scope is cancelled every await raises again, and the segment must
-    still be closed. ``remark`` is shown the result and may have a line to add to it.
+    still be closed. ``remark`` is shown the result and may have a line to add to it;
+    ``secrets`` are masked in all of it, the archive included.
     """
 
     def __init__(
@@ -36,11 +38,14 @@ class OutputSegment:
         emit: Emit,
         truncation: Truncation,
         remark: Callable[[str], str | None] = lambda _result: None,
+        secrets: Secrets | None = None,
     ) -> None:
         self._id = tool_call_id
         self._emit = emit
         self._truncation = truncation
         self._remark = remark
+        self._secrets = secrets
+        self._masker = Masker(secrets) if secrets else None
         self._notes: list[str] = []
         self._visible = False
         self.closed = False
@@ -59,7 +64,10 @@ class OutputSegment:
             raise TypeError(f"the output of a tool is text, not {type(text).__name__}")
         if self.closed or not text:
             return
-        admitted = self._truncation.admit(scrub(text))
+        self._show(self._masker.feed(scrub(text)) if self._masker else scrub(text))
+
+    def _show(self, text: str) -> None:
+        admitted = self._truncation.admit(text) if text else ""
         if admitted:
             self._visible = self._visible or not admitted.isspace()
             self._emit(partial_tool_call_output("delta", self._id, admitted))
@@ -75,6 +83,8 @@ class OutputSegment:
         """Finish the segment and emit the complete message; only the first call counts."""
         if self.closed:
             return
+        if self._masker:
+            self._show(self._masker.flush())
         self.closed = True
         head = self._truncation.head
         closing = self._closing_lines(head, ending)
@@ -92,6 +102,7 @@ class OutputSegment:
         own_lines = [ending.note and scrub(ending.note), self._remark(result), ending.marker]
         lines = [self._truncation.notice(), *self._notes, *own_lines]
         closing = "\n".join(line for line in lines if line)
+        closing = self._secrets.masked(closing) if self._secrets else closing
         if not self._visible and not closing.strip():
             closing = NO_OUTPUT
         return f"\n{closing}" if closing and head and not head.endswith("\n") else closing

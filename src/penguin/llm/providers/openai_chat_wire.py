@@ -221,7 +221,7 @@ def _number(value: Any) -> int | None:
             return None
         case int():
             return value
-        case float() if value == int(value):
+        case float() if value.is_integer():
             return int(value)
         case str() if value.isdecimal():
             return int(value)

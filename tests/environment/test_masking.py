@@ -1,0 +1,105 @@
+"""The vault's values never come out (S6)."""
+
+from __future__ import annotations
+
+import base64
+import random
+import urllib.parse
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penguin.environment.environment import Environment, EnvironmentConfig
+from penguin.environment.masking import Masker, Secrets
+from penguin.protocol.builders import tool_call
+from penguin.protocol.interfaces import ToolExecutionRequest
+from penguin.protocol.messages import Message, PartialToolCallOutput, ToolCallOutput
+from penguin.testing.framing import assert_well_framed
+
+SECRET = "s3cr3t/value+with=odd chars"
+SECRETS = Secrets({"TOKEN": SECRET, "SHORT": "abc"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        f"<{SECRET}>",
+        urllib.parse.quote(SECRET),
+        urllib.parse.quote(SECRET, safe=""),
+        urllib.parse.quote(SECRET, safe="").lower(),
+    ],
+)
+def test_S6_plain_and_percent_encoded(text: str) -> None:
+    masked = SECRETS.masked(text)
+    assert "[vault:TOKEN]" in masked
+    assert "s3cr3t" not in masked
+
+
+@given(before=st.binary(max_size=20), after=st.binary(max_size=20))
+def test_S6_base64_at_every_offset(before: bytes, after: bytes) -> None:
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(before + SECRET.encode() + after).decode()
+        masked = SECRETS.masked(encoded)
+        assert "[vault:TOKEN]" in masked
+        assert len(masked.replace("[vault:TOKEN]", "")) <= len(encoded) - len(SECRET)
+
+
+@given(
+    words=st.lists(st.sampled_from([SECRET, SECRET[:9], SECRET[9:], "s3", "plain ", "\n", "ü"]), max_size=12),
+    seed=st.integers(0, 2**32),
+)
+def test_S6_a_value_split_over_writes_is_caught(words: list[str], seed: int) -> None:
+    text = "".join(words)
+    pick = random.Random(seed)  # noqa: S311 - where to split is no secret
+    masker = Masker(SECRETS)
+    shown, position = "", 0
+    while position < len(text):
+        size = pick.randint(1, 7)
+        shown += masker.feed(text[position : position + size])
+        position += size
+    shown += masker.flush()
+    assert shown == SECRETS.masked(text)
+
+
+def test_S6_nothing_is_held_back_without_a_reason() -> None:
+    masker = Masker(SECRETS)
+    assert masker.feed("hello world\n") == "hello world\n"
+    assert masker.feed("price s3cr") == "price "
+    assert masker.feed("et is fine") == "s3cret is fine"
+
+
+def test_S6_short_values_are_not_masked_and_an_empty_vault_costs_nothing() -> None:
+    assert SECRETS.masked("abc") == "abc"
+    assert not Secrets({})
+    assert not Secrets({"SHORT": "abc"})
+
+
+@pytest.mark.anyio
+async def test_S6_commands_have_the_values_and_nobody_sees_them(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    config = EnvironmentConfig(tmp_path, vault={"TOKEN": SECRET}, scratchpad_dir=scratch)
+    environment = Environment(config)
+    said: list[Message] = []
+    cmd = (
+        'printf %s "$TOKEN" | wc -c; for i in $(seq 1 ${#TOKEN}); do'
+        ' printf %s "${TOKEN:$((i-1)):1}"; sleep 0.001; done;'
+        ' echo; printf "x%s" "$TOKEN" | base64 -w0; echo; yes "$TOKEN" | head -n 7000'
+    )
+    arguments = msgspec.json.encode({"cmd": cmd, "description": "d"}).decode()
+    await environment.execute_tool(ToolExecutionRequest(tool_call("exec_command", arguments, "c1")), said.append)
+    await environment.aclose()
+    assert_well_framed(said)
+    complete = said[-1].payload
+    assert isinstance(complete, ToolCallOutput)
+    assert str(len(SECRET)) in complete.output
+    assert complete.output.count("[vault:TOKEN]") >= 3
+    everything = "".join(m.payload.output for m in said if isinstance(m.payload, PartialToolCallOutput))
+    archived = "".join(path.read_text() for path in scratch.rglob("*") if path.is_file())
+    assert archived
+    for text in (complete.output, everything, archived):
+        assert SECRET not in text
+        assert SECRET[:12] not in text
