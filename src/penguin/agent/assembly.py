@@ -91,9 +91,9 @@ class Assembly:
             tool_call_ids=ToolCallIdAllocator(),
         )
         trace, lock = self._trace(parts, session_id)
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config), prices)
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
         session = self._session(session_id, parts, environment, contexts, lent, trace=trace, lock=lock)
-        session.open_context(await contexts.next_meta())
+        session.open_context(contexts.make_meta(config))
         return session
 
     async def resumed_session(self, session_id: str, recovered: Recovered, parts: Parts, lock: SessionLock) -> Session:
@@ -120,7 +120,9 @@ class Assembly:
         )
         for repair in recovered.repairs:
             trace.append(repair)
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id, config), prices)
+        if isinstance(environment, Environment):
+            environment.connect()
+        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
         session = self._session(
             session_id, parts, environment, contexts, lent, trace=trace, lock=lock, recovered=recovered
         )
@@ -306,8 +308,8 @@ class Assembly:
             max_turns=limit if limit > 0 else None, limits=limits, prices=contexts.prices, compaction=policy
         )
 
-    def _meta(self, parts: Parts, session_id: str, config: ModelConfig) -> Callable[[], Message]:
-        def make() -> Message:
+    def _meta(self, parts: Parts, session_id: str) -> Callable[[ModelConfig], Message]:
+        def make(config: ModelConfig) -> Message:
             return session_meta(
                 session_id=session_id,
                 provider=config.provider,
@@ -329,7 +331,8 @@ class _Contexts:
 
     config: ModelConfig
     factory: ModelFactory
-    make_meta: Callable[[], Message]
+    make_meta: Callable[[ModelConfig], Message]
+    environment: EnvironmentInterface
     prices: Prices | None = None
     model: Any = None
     _made: list[LLMInterface] = field(default_factory=list)
@@ -340,7 +343,9 @@ class _Contexts:
         return model
 
     async def next_meta(self) -> Message:
-        return self.make_meta()
+        """The next context has the tools there are now: a server that came late joins here (T7)."""
+        self.config = replace(self.config, tools=await self.environment.list_tools())
+        return self.make_meta(self.config)
 
     async def aclose(self) -> None:
         for model in self._made:
