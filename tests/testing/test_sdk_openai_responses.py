@@ -9,6 +9,7 @@ import pytest
 from tests.support.llm_kit import ask, config
 
 from penguin.llm.model import GenerativeModel
+from penguin.protocol.builders import tool_call_output
 from penguin.testing import ReplyLike, ScriptedProvider, call, cut, refuse, reply, say, think, turn, usage
 
 openai = pytest.importorskip("openai", reason="the openai library is not installed; it is a test-only dependency")
@@ -102,8 +103,9 @@ async def test_what_we_send_is_what_the_library_would_send_back() -> None:
         output = (await streamed(provider)).output
         one = GenerativeModel(config(client_type="openai-responses", base_url=provider.base_url))
         await ask(one)
-        await ask(one)
+        second = await ask(one, tool_call_output("out", "call_a"))
         await one.aclose()
+    assert second.outcome.status == "completed"
     theirs = [json.loads(item.model_dump_json(exclude_unset=True)) for item in output]
     ours = provider.requests[2].body["input"][1 : len(theirs) + 1]
     assert [_essence(item) for item in ours] == [_essence(item) for item in theirs]
