@@ -22,7 +22,8 @@ def main(model: str, port: int) -> None:
     params.hostnames, params.port = ["127.0.0.1"], port
     params.use_jinja = True
     server = xllamacpp.Server(params)
-    print(json.dumps({"url": server.listening_address}), flush=True)
+    sys.stdout.write(json.dumps({"url": server.listening_address}) + "\n")
+    sys.stdout.flush()
     sys.stdin.read()
 
 
