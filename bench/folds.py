@@ -10,8 +10,10 @@ from typing import Any
 from _measure import Report, cpu_seconds, median
 
 from penguin.llm.adapter import StreamFold
-from penguin.llm.providers import anthropic_messages_wire
+from penguin.llm.providers import anthropic_messages_wire, gemini_fold, openai_responses_fold
 from penguin.llm.providers.anthropic_messages_fold import MessagesFold
+from penguin.llm.providers.gemini_fold import GeminiFold
+from penguin.llm.providers.openai_responses_fold import ResponsesFold
 from penguin.llm.segments import Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.call_ids import ToolCallIdAllocator
@@ -41,6 +43,22 @@ def anthropic(block: dict[str, Any], delta: dict[str, Any]) -> Stream:
     )
 
 
+def responses(item: dict[str, Any], what: str, **delta: Any) -> Stream:
+    """An output item of Responses with many deltas."""
+    opening = event(type="response.output_item.added", output_index=0, item={"id": "i", **item})
+    where = {"sequence_number": 7, "item_id": "i", "output_index": 0}
+    piece = event(type=f"response.{what}.delta", **where, delta="abcdefgh", **delta)
+    return (ResponsesFold, openai_responses_fold.event_reader.read, [opening], piece)
+
+
+def gemini(**part: Any) -> Stream:
+    """Chunks of Gemini with one part each, as its server sends them."""
+    content = {"parts": [{"text": "abcdefgh", **part}], "role": "model"}
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 9, "totalTokenCount": 18}
+    chunk = {"candidates": [{"content": content, "index": 0}], "usageMetadata": usage, "modelVersion": "m"}
+    return (GeminiFold, gemini_fold.reader.read, [], StreamEvent(json.dumps(chunk).encode()))
+
+
 STREAMS: dict[str, Stream] = {
     "anthropic-messages, text": anthropic({"type": "text", "text": ""}, {"type": "text_delta", "text": "abcdefgh"}),
     "anthropic-messages, thinking": anthropic(
@@ -50,6 +68,13 @@ STREAMS: dict[str, Stream] = {
         {"type": "tool_use", "id": "c", "name": "t", "input": {}},
         {"type": "input_json_delta", "partial_json": "abcdefgh"},
     ),
+    "openai-responses, text": responses({"type": "message"}, "output_text", content_index=0, logprobs=[]),
+    "openai-responses, thinking": responses({"type": "reasoning"}, "reasoning_summary_text", summary_index=0),
+    "openai-responses, arguments": responses(
+        {"type": "function_call", "call_id": "c", "name": "t"}, "function_call_arguments"
+    ),
+    "gemini, text": gemini(),
+    "gemini, thinking": gemini(thought=True),
 }
 
 
