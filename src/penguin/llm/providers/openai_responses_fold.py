@@ -65,7 +65,7 @@ class WireEvent(Struct):
     response: Raw = ABSENT
 
 
-_event_reader: Final = EventReader(WireEvent)
+event_reader: Final = EventReader(WireEvent)
 _response_reader: Final = EventReader(WireResponse)
 
 
@@ -117,7 +117,7 @@ class ResponsesFold:
         if self.over() or event.data.startswith(b"[DONE]"):
             return
         try:
-            wire = _event_reader.read(event.data)
+            wire = event_reader.read(event.data)
             take = self._takers.get(wire.type)
             if take is not None:
                 take(wire)
