@@ -140,7 +140,7 @@ class GeminiFold:
         self._blocked = ""
         self._rejection: Rejection | None = None
         self._unreadable = ""
-        self._usage: Raw | None = None
+        self._usage = ABSENT
         self._counted = False
         self._spoke = False
         self._ends_in_call = False
@@ -177,7 +177,7 @@ class GeminiFold:
             cut_off=cut_off,
             refusal=self._refusal(end, said_something=said_something),
             note=self._note(end),
-            usage=self._usage,
+            usage=kept(self._usage),
         )
 
     def _no_reply(self, end: End, *, said_something: bool) -> str:
@@ -211,8 +211,8 @@ class GeminiFold:
 
     def _chunk(self, chunk: WireChunk, event: StreamEvent) -> None:
         self._counted = chunk.usage_metadata is not ABSENT
-        if self._counted:
-            self._usage = kept(chunk.usage_metadata) or self._usage
+        if self._counted and bytes(chunk.usage_metadata).startswith(b"{"):
+            self._usage = chunk.usage_metadata
         if self.delivered():
             return
         if chunk.candidates is None:
