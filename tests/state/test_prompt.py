@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ VALUES = PromptValues(
     model_id="some-vendor/some-model-30b",
     session_id="session-2026-11-30-10-00-00-0123abcd",
 )
-FULL = dataclasses.replace(
+FULL = msgspec.structs.replace(
     VALUES,
     agents_md="do this",
     vault_keys="- TOKEN",
@@ -46,7 +46,7 @@ FULL = dataclasses.replace(
 
 
 def with_values(**values: str) -> PromptValues:
-    return dataclasses.replace(VALUES, **values)
+    return msgspec.structs.replace(VALUES, **values)
 
 
 def test_S5_the_placeholders_are_those_of_the_specification() -> None:
@@ -85,7 +85,7 @@ def test_S5_what_was_inserted_is_never_looked_at_again() -> None:
 def test_S5_text_around_placeholders_is_kept_and_values_appear_verbatim(
     left: str, value: str, names: list[str]
 ) -> None:
-    values = PromptValues(**dict.fromkeys(PromptValues.__dataclass_fields__, f"<{value}>"))
+    values = PromptValues(**dict.fromkeys(PromptValues.__struct_fields__, f"<{value}>"))
     sections = PromptSections(vault="v", skills="s", memory="m", schedules="c")
     expected = dict.fromkeys(PLACEHOLDERS, f"<{value}>")
     expected |= {"VAULT": "v", "SKILLS": "s", "MEMORY": "m", "SCHEDULES": "c", "NOPE": "{{NOPE}}"}
@@ -130,7 +130,7 @@ def test_S5_sections_appear_with_their_values_and_can_be_switched_off() -> None:
         assert f"\n# {heading}\n" in filled.replace("## About", "# # About")
     off = assemble_prompt(SYSTEM_PROMPT, FULL, PromptSections(vault=None, skills=None, memory=None, schedules=None))
     assert off.endswith("# Instructions\n\ndo this")
-    only_workspace = assemble_prompt("{{MEMORY}}", dataclasses.replace(FULL, user_memory_index=""))
+    only_workspace = assemble_prompt("{{MEMORY}}", msgspec.structs.replace(FULL, user_memory_index=""))
     assert "About the user" not in only_workspace
     assert "uses make" in only_workspace
 

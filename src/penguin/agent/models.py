@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penguin.engine.budget import Prices
 from penguin.llm import catalog
@@ -14,8 +15,7 @@ from penguin.state.agent_files import AgentConfig
 from penguin.state.project import ModelEntry, ModelRef, ProjectConfig
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """A model with what the project and the catalogue know of it; ``entry`` is empty when only the latter does."""
 
     entry: ModelEntry

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from penguin.agent.spawn import Spawner
 from penguin.environment.masking import Secrets
@@ -16,8 +17,7 @@ from penguin.protocol.blocks import block
 from penguin.session.outlet import SessionOutlet
 
 
-@dataclass(frozen=True, slots=True)
-class Lent:
+class Lent(Struct, frozen=True):
     """The services of one session; ``commands`` is closed with it."""
 
     outlet: SessionOutlet

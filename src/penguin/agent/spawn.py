@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penguin.engine.budget import Budget
 from penguin.environment.subagents import SubagentReport
@@ -16,8 +17,7 @@ from penguin.session.session import Session
 _STOP: dict[str, StopReason] = {"completed": "completed", "aborted": "aborted"}
 
 
-@dataclass(frozen=True, slots=True)
-class ChildWish:
+class ChildWish(Struct, frozen=True):
     """What the model asked for; ``None`` inherits from the parent."""
 
     agent_id: str | None = None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
+from msgspec import Struct
 
 from penguin.protocol.events import TokenCounts, add_token_counts
 
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """US dollars per million tokens, by class of ``TokenCounts``."""
 
     cache_read: float = 0.0
@@ -26,8 +24,7 @@ class Prices:
         ) / _MILLION
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What may be used; ``None`` is unlimited. ``seconds`` is wall time, ``usd`` US dollars."""
 
     turns: int | None = None

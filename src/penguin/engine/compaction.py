@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
+from msgspec import Struct
 
 from penguin.engine.ledger import Ledger
 from penguin.engine.recorder import Recorder
@@ -40,8 +41,7 @@ _NO_SUMMARY = LLMOutcome("malformed", ModelError("malformed", "the reply to the 
 _CORRECTION = "Your last reply was no summary: it called a tool or was empty. Reply with text only.\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPolicy:
+class CompactionPolicy(Struct, frozen=True):
     """When and how to compact. Sizes in tokens; ``None`` for turns is off, for the window unknown."""
 
     prompt: str

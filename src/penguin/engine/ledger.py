@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from penguin.engine.carry_over import Attempt, PendingCall, closed_turn, placeholder, retried_block
 from penguin.engine.summary import summary_of
 from penguin.protocol.blocks import read_blocks
@@ -38,8 +40,7 @@ Ending = Literal["open", "failed", "aborted"]
 """How the uncommitted request stands: still open (or its process died), given up, stopped by the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What must be equal for a session that lived on and for one that was resumed."""
 
     history: list[bytes]

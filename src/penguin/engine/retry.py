@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
+from msgspec import Struct
 
 from penguin.protocol.interfaces import LLMOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """Numbers of the ladder; waits are in seconds.
 
     ``longest_server_wait`` bounds what a provider's ``Retry-After`` may ask for.
@@ -23,8 +21,7 @@ class RetryPolicy:
     cut_off_retries: int = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """One wait before the next attempt: announced and slept by the same number."""
 
     seconds: float

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
+from msgspec import Struct
 
 from penguin.engine.recorder import Recorder
 from penguin.engine.retry import RetryLadder, Rung
@@ -33,8 +33,7 @@ _log = logging.getLogger("penguin.engine")
 _FRAGMENTS = (PartialText, PartialThinking, PartialToolCall)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
+class TurnSettings(Struct, frozen=True):
     """What a turn needs besides its parts."""
 
     thinking_level: ThinkingLevel | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penguin.environment.atomic_write import write_atomically
 from penguin.environment.file_paths import FilePlace, stat_regular
@@ -12,8 +13,7 @@ from penguin.environment.seen_files import HASH_LIMIT, FileState, SeenFiles, sta
 from penguin.environment.tool import ToolError
 
 
-@dataclass(frozen=True, slots=True)
-class OldContent:
+class OldContent(Struct, frozen=True):
     """A file before the change; ``data`` is ``None`` when it is too large to hold."""
 
     status: os.stat_result

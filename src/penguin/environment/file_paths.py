@@ -6,16 +6,16 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from penguin.environment.tool import ToolError, ToolSetup
 
 _MOST_NAMES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlace:
+class FilePlace(Struct, frozen=True):
     """Where a path leads: ``shown`` is how to speak of it, ``real`` has every symbolic link resolved.
 
     ``detour`` names the real place when a link leads somewhere else than the words say, else it is empty.
@@ -60,8 +60,7 @@ def _without_tilde(path: str) -> str:
     return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - text in, text out
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """Confines paths to some directories; the sandbox and tests use it.
 
     Example::

@@ -6,11 +6,11 @@ import contextlib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from penguin.environment.tool import ToolContext
 
@@ -19,8 +19,7 @@ _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields?|Examp
 _ARGUMENT = re.compile(r"(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSchema:
+class FunctionSchema(Struct, frozen=True):
     """What was read from a function: ``types`` holds the annotation of each argument the model gives."""
 
     description: str

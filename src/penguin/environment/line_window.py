@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from msgspec import Struct
 
 LONGEST_LINE = 2_000
 """Characters shown of one line."""
@@ -14,8 +15,7 @@ _CHUNK = 1024 * 1024
 _KEPT = LONGEST_LINE * 4  # bytes: enough for that many characters of UTF-8
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line without its end; ``size`` is its length in bytes, of which ``data`` holds the beginning."""
 
     data: bytes

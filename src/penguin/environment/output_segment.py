@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penguin.environment.masking import Masker, Secrets
 from penguin.environment.truncation import Truncation
@@ -14,8 +15,7 @@ from penguin.protocol.interfaces import Emit
 from penguin.protocol.messages import scrub
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How a call ended. ``marker`` is the line that says why it did not complete; it comes last."""
 
     stop_reason: StopReason = "completed"

@@ -7,11 +7,11 @@ import logging
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from penguin.environment import background_reader, custody, custody_guard
 from penguin.environment.exit_words import exit_words
@@ -27,8 +27,7 @@ NOTICE_LENGTH = 4_000
 _log = logging.getLogger("penguin.environment")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandState:
+class CommandState(Struct, frozen=True):
     """One background command, for people and for notices.
 
     ``returncode`` is ``None`` while it runs and negative for a death by signal. ``asked_for_background`` tells

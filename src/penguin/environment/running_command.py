@@ -12,9 +12,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.backlog import Backlog
@@ -24,8 +24,7 @@ CHUNK = 256 * 1024
 _READS_AT_ONCE = 16  # a flood must not keep the reader from its other commands
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """What to start: ``arguments`` is run in ``scope``; ``cmd`` and ``description`` are for people."""
 
     cmd: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from penguin.environment.tool import ToolError
 
@@ -37,8 +38,7 @@ def binary_kind(head: bytes) -> str | None:
     return "binary data" if b"\0" in head[:_SNIFFED] else None
 
 
-@dataclass(frozen=True, slots=True)
-class TextFile:
+class TextFile(Struct, frozen=True):
     """Decoded content: ``text`` has no BOM and the file's own line ends.
 
     Bytes that are not UTF-8 are lone surrogates in ``text`` and come back as they were.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any, TypedDict
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from penguin.environment.output_segment import Ending, OutputSegment
 from penguin.environment.tool import Tool, ToolContext, ToolError, ToolResult

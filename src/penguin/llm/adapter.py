@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from penguin.llm.outcome import Rejection
 from penguin.llm.segments import Segments
@@ -16,8 +15,7 @@ from penguin.protocol.interfaces import ModelConfig
 from penguin.protocol.messages import Message, ThinkingLevel
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """What a stream came to.
 
     ``delivered``: the terminal event came. ``rejection``: the provider turned the request down.

@@ -11,11 +11,11 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from penguin.llm.transport import TransportError, UndecodableBody
 from penguin.protocol.events import ErrorKind, StopReason
@@ -25,8 +25,7 @@ from penguin.protocol.messages import scrub
 _LONGEST_MESSAGE = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A provider's refusal in its own words; ``status`` is ``None`` inside a stream that began with 200."""
 
     message: str
@@ -41,8 +40,7 @@ class Rejection:
         return f"{self.code} {self.kind} {self.message}".lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One row: fits when the status is one of ``statuses`` (if given) and ``words`` occur (if given)."""
 
     status: StopReason
@@ -175,8 +173,7 @@ def classify(rejection: Rejection) -> Rule:
     return next(rule for rule in RULES if rule.fits(rejection))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a person changes what went wrong; built from the model's configuration, holds the key to hide it."""
 
     provider: str

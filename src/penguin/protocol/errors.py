@@ -21,8 +21,9 @@ Trouble with models, tools, network or disk is never raised: it is a message and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 
 class PenguinError(Exception):
@@ -38,8 +39,7 @@ class CodecError(PenguinError):
         super().__init__(reason if line_number is None else f"line {line_number}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(Struct, frozen=True):
     """Where and what: ``line`` and ``column`` are 1-based, ``field`` is a dotted path."""
 
     file: Path | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from penguin.engine.ledger import Ledger
 from penguin.protocol.builders import compaction_end
@@ -14,8 +15,7 @@ from penguin.protocol.messages import Message, SessionMeta
 from penguin.trace.reader import TraceReader, TraceWarning
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """A conversation as its trace tells it.
 
     ``file`` is the one to go on writing, ``repairs`` what has to be appended to it first; both have

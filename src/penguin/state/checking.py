@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from penguin.protocol.errors import ConfigError, ConfigProblem
 
@@ -31,8 +30,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 _SECRET = re.compile(r"(?i)(^|_)key$|secret|password|authorization|^headers$|^env$")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The file that data came from; ``locate`` finds the line of a field, ``None`` when it cannot."""
 
     path: Path

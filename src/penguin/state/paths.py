@@ -17,8 +17,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from penguin.protocol.errors import ConfigError
 
@@ -62,8 +63,7 @@ def make_private_directory(path: Path) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class DataRoot:
+class DataRoot(Struct, frozen=True):
     """The directory that holds everything Penguin keeps."""
 
     path: Path
@@ -88,8 +88,7 @@ class DataRoot:
         return _ids_in(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPaths:
+class ProjectPaths(Struct, frozen=True):
     """One project: its configuration and its agents."""
 
     path: Path
@@ -123,8 +122,7 @@ class ProjectPaths:
         return _ids_in(self.agents)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPaths:
+class AgentPaths(Struct, frozen=True):
     """One agent: the files that make it what it is, and what its sessions leave behind."""
 
     path: Path

@@ -13,8 +13,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from penguin.protocol.messages import scrub
 from penguin.state.instructions import find_instructions, render_instructions
@@ -25,8 +27,7 @@ _PLACEHOLDER = re.compile(r"\{\{([A-Z_]+)\}\}")
 _HEADING = re.compile(r"#{1,6}\s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptValues:
+class PromptValues(Struct, frozen=True, kw_only=True):
     """What the placeholders stand for: the field ``project_dir`` fills ``{{PROJECT_DIR}}``, and so on.
 
     The lists (``vault_keys``, ``skill_metadata``, ``schedule_list``) are text, one item a line; an
@@ -55,8 +56,7 @@ class PromptValues:
         return {name.upper(): value for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSections:
+class PromptSections(Struct, frozen=True, kw_only=True):
     """Templates of the parts that can be switched off: ``{{VAULT}}`` and so on; ``None`` is off.
 
     They are templates like the main one and may use the same placeholders, except each other.
@@ -77,7 +77,7 @@ _SECTION_NEEDS = {
 }
 
 PLACEHOLDERS = frozenset(
-    {name.upper() for name in (*PromptValues.__dataclass_fields__, *PromptSections.__dataclass_fields__)}
+    {name.upper() for name in (*PromptValues.__struct_fields__, *PromptSections.__struct_fields__)}
 )
 """Every placeholder that is filled; any other ``{{NAME}}`` in a template stays as it stands."""
 

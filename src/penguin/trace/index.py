@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from penguin.protocol.errors import TraceError
 from penguin.protocol.messages import SessionMeta, Text
@@ -17,8 +18,7 @@ _TITLE_LENGTH = 60
 _HEAD = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True):
     """A session as a list shows it.
 
     ``files`` counts its model contexts. ``title`` is the first 60 characters of the first prompt.

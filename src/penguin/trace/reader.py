@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from penguin.protocol.codec import decode
 from penguin.protocol.errors import CodecError, TraceError
@@ -19,8 +20,7 @@ _RECORD_START = b'{"timestamp":"'
 _PADDING = b"\0"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceWarning:
+class TraceWarning(Struct, frozen=True):
     """A place in a trace file that could not be read; ``line`` counts from 1."""
 
     file: Path

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold

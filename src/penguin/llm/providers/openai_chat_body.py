@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from penguin.llm.catalog import ThinkingStyle
 from penguin.llm.providers.text_calls import call_as_text, result_as_text, tools_as_text
@@ -45,8 +45,7 @@ _LEVELS: tuple[ThinkingLevel, ...] = ("none", "low", "medium", "high", "xhigh", 
 _RESERVED = frozenset({"model", "messages", "stream"})
 
 
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
+class ChatSettings(Struct, frozen=True):
     """What stays the same over all requests of one context.
 
     ``thinking_levels`` are the ones the model accepts; empty means that nothing is said about
@@ -64,7 +63,7 @@ class ChatSettings:
     plain_content: bool = False
     returns_reasoning: bool = True
     text_calls: bool = False
-    extra_body: dict[str, Any] = field(default_factory=dict)
+    extra_body: dict[str, Any] = {}
 
     def extra_body_members(self) -> dict[str, Any]:
         """The entry's own members; ``None`` takes a member out of the body, the reserved ones stay ours."""

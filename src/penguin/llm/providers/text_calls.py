@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from penguin.protocol.messages import ToolDefinition, scrub
 
@@ -28,8 +28,7 @@ _HEAD: Final = 400
 _decoder = json.JSONDecoder(strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TextCall:
+class TextCall(Struct, frozen=True):
     """A call found in text; ``arguments`` is the text of a JSON object."""
 
     name: str
