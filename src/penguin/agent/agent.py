@@ -23,6 +23,7 @@ from penguin.trace.lock import SessionLock
 from penguin.trace.names import files_of, is_session_id, lock_path, new_session_id
 
 if TYPE_CHECKING:
+    from penguin.agent.approvals import ProjectRules
     from penguin.agent.replay import ReplayReport
 
 
@@ -190,6 +191,12 @@ class Agent:
         )
         fork_trace(files, plan)
         return copy
+
+    def approval_rules(self) -> ProjectRules:
+        """The project's learnt approval rules, to hand to an :class:`Approval` or to list and remove."""
+        from penguin.agent.approvals import ProjectRules  # noqa: PLC0415 - the shell parser's rules take time to load
+
+        return ProjectRules(ProjectConfigFile(self.paths.project.config))
 
     def replay(self, session: str | Path | None = None) -> ReplayReport:
         """Build every request of a session again from its trace and compare it with what was sent (T12).

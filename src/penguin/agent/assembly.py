@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penguin.agent.command_guard import LazyCommandPolicy
 from penguin.agent.models import choose_model, described, model_config
 from penguin.agent.services import Lent
 from penguin.agent.spawn import ChildWish, Spawner
@@ -273,6 +274,7 @@ class Assembly:
                     mcp_servers=[{"name": each.name, "config": each.config} for each in self.config.tools.mcp_servers],
                 ),
                 custody_dir=self.paths.project.root.custody,
+                command_guard=LazyCommandPolicy(self.project.command_policy.rules),
                 services=lent.as_services(),
                 vault=lent.vault,
                 scratchpad_dir=self.paths.scratchpad(session_id),

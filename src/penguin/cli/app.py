@@ -36,6 +36,7 @@ app = App(
         "run": Entry("penguin.cli.commands.run:run", "Give the agent one task and show how it does it."),
         "demo": Entry("penguin.cli.commands.demo:demo", "Watch a whole session against a scripted model, offline."),
         "config": Entry("penguin.cli.commands.config:config", "Connect models, keep secrets, see what is in force."),
+        "approvals": Entry("penguin.cli.commands.approvals:approvals", "See and forget what you answered with always."),
         "doctor": Entry("penguin.cli.commands.doctor:doctor", "Say what is configured, what is missing, what to do."),
         "trace": Entry("penguin.cli.commands.trace:trace", "Read what a session did, and check the file."),
         "schema": Entry("penguin.cli.commands.schema:schema", "Print the JSON Schema of the message protocol."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TextIO
 
@@ -14,10 +14,11 @@ import anyio
 from penguin.cli.render.arguments import in_full
 from penguin.cli.render.look import Look
 from penguin.cli.render.text import one_line, visible
-from penguin.protocol.events import Decision
 from penguin.protocol.messages import OmniMessage, ToolCall
+from penguin.session.approval import Answer
 
-_ANSWERS: dict[str, Decision] = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
+_ANSWERS: dict[str, Answer] = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
+_ALWAYS = frozenset({"a", "always"})
 
 
 def somebody_there() -> bool:
@@ -37,13 +38,17 @@ class TerminalQuestion:
         self._screen = screen or sys.stderr
         self._look = Look.of(self._screen)
 
-    async def __call__(self, tool_call: OmniMessage[ToolCall]) -> Decision:
-        """Ask until the answer is yes or no; the end of input is a no."""
+    async def __call__(self, tool_call: OmniMessage[ToolCall], rules: Sequence[str] = ()) -> Answer:
+        """Ask until the answer is yes, no or always; the end of input is a no.
+
+        ``rules`` are what "always" would keep for this project; without any it is not offered.
+        """
         with self._paused():
-            self._print("\n".join(self._question(tool_call)) + "\n")
+            offer = [f"  always would allow: {one_line(rule)}" for rule in rules]
+            self._print("\n".join([*self._question(tool_call), *offer]) + "\n")
             with suppress(termios.error):
                 termios.tcflush(0, termios.TCIFLUSH)
-            return await self._answer()
+            return await self._answer(always=bool(rules))
 
     def _question(self, tool_call: OmniMessage[ToolCall]) -> list[str]:
         who = "A subagent" if tool_call.origin else "The agent"
@@ -54,16 +59,19 @@ class TerminalQuestion:
             lines += [f"      {line}" for line in more]
         return lines
 
-    async def _answer(self) -> Decision:
+    async def _answer(self, *, always: bool) -> Answer:
         while True:
-            self._print("Allow it? [y/n] ")
+            self._print("Allow it? [y/n/always] " if always else "Allow it? [y/n] ")
             line = await _typed_line()
             if line is None:
                 self._print("\n")
                 return "deny"
-            decision = _ANSWERS.get(line.strip().lower())
-            if decision is not None:
-                return decision
+            word = line.strip().lower()
+            if always and word in _ALWAYS:
+                return "always"
+            answer = _ANSWERS.get(word)
+            if answer is not None:
+                return answer
 
     def _print(self, text: str) -> None:
         self._screen.write(text)

@@ -15,7 +15,7 @@ from penguin.cli.display import Display, PausableDisplay
 from penguin.cli.render.usage import usage_line
 from penguin.cli.stopping import Stop
 from penguin.protocol.builders import user_text
-from penguin.session.approval import Approval, ApprovalMode
+from penguin.session.approval import Approval, ApprovalMode, RuleBook
 
 if TYPE_CHECKING:
     from penguin.protocol.events import Decision
@@ -53,10 +53,12 @@ async def run_task(
     *,
     mode: ApprovalMode = "allow-all",
     nobody: Decision = "deny",
+    rules: RuleBook | None = None,
 ) -> int:
     """Run one task, show it, and return the exit status.
 
-    ``nobody`` decides about a call when the mode wants to ask and no terminal is there.
+    ``nobody`` decides about a call when the mode wants to ask and no terminal is there; what ``rules`` cover
+    is not asked.
 
     Raises:
         OSError: whoever read the output has gone; the task was stopped and its abort recorded.
@@ -67,6 +69,7 @@ async def run_task(
         session.environment.tool_permission,
         ask=TerminalQuestion(pausable.paused) if somebody_there() else None,
         nobody=nobody,
+        rules=rules,
     )
     stop.gently = session.interrupt
     started = time.monotonic()

@@ -17,7 +17,7 @@ from penguin.engine.recorder import Recorder
 from penguin.protocol.blocks import ABORTED_BY_USER, interrupted, tool_error
 from penguin.protocol.builders import approval_decision, partial_tool_call_output, tool_call_output
 from penguin.protocol.events import Decision
-from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, ToolExecutionRequest
+from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, SupportsPolicy, ToolExecutionRequest
 from penguin.protocol.messages import (
     Message,
     OmniMessage,
@@ -91,12 +91,23 @@ class ToolDesk:
         if problem is not None:
             answer.give(problem, "failed")
             return
-        answer.decision = await self._decision(answer.call)
+        refusal = self._refusal(answer.call.payload)
+        answer.decision = "deny" if refusal is not None else await self._decision(answer.call)
         self._recorder.emit(approval_decision(answer.decision, answer.call.payload.tool_call_id))
         if answer.decision == "deny":
-            answer.give(DENIED_BY_USER, "aborted")
+            answer.give(DENIED_BY_USER if refusal is None else refusal, "aborted")
         else:
             self._tasks.start_soon(self._run, answer)
+
+    def _refusal(self, call: ToolCall) -> str | None:
+        """A hit of the policy is denied in every approval mode, and nobody is asked (N12)."""
+        if not isinstance(self._environment, SupportsPolicy):
+            return None
+        try:
+            return self._environment.refusal(call)
+        except Exception as error:  # noqa: BLE001 - an environment is a plug-in; what cannot be judged is not run
+            _log.exception("the policy failed for %s; the call is denied", call.name)
+            return f"Denied: the command policy failed ({type(error).__name__}: {error}). Nothing was run."
 
     async def _decision(self, call: OmniMessage[ToolCall]) -> Decision:
         if self._approve is None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -55,6 +55,21 @@ class ToolConfig:
     mcp_servers: Sequence[Mapping[str, Any]] = ()
 
 
+class Refused(Protocol):
+    """A call that a policy denies; ``text`` is for the model."""
+
+    @property
+    def text(self) -> str:
+        """Why, and what to do instead."""
+
+
+class CommandGuard(Protocol):
+    """Judges calls before anybody is asked; :class:`penguin.environment.policy.command_policy.CommandPolicy` is one."""
+
+    def refusal_of_call(self, tool: str, arguments: Mapping[str, Any]) -> Refused | None:
+        """Why this call may not run, or ``None``."""
+
+
 @dataclass(slots=True)
 class EnvironmentConfig:
     """Everything an environment is built from.
@@ -74,6 +89,7 @@ class EnvironmentConfig:
     vision: bool = True
     confinement: Confinement | None = None
     repeat_limits: RepeatLimits = field(default_factory=RepeatLimits)
+    command_guard: CommandGuard | None = None
     custody_dir: Path | None = None
     on_mcp_report: Callable[[McpReport], None] | None = None
 
@@ -105,6 +121,7 @@ class Environment:
         )
         self._repeats = Repeats(config.repeat_limits)
         self._secrets = Secrets(config.vault)
+        self._guard = config.command_guard
         self._own = _by_name(_offered(config, self.setup))
         self._tools: dict[str, Tool] = {}
         self._checks: dict[str, ArgumentCheck] = {}
@@ -129,6 +146,17 @@ class Environment:
         """Start to connect to MCP servers without waiting, as a resumed session does, whose tools are known (T7)."""
         if self._mcp is not None:
             self._mcp.begin()
+
+    def refusal(self, tool_call: ToolCall) -> str | None:
+        """Why the command policy denies a call (N12); arguments that cannot be read are somebody else's matter."""
+        if self._guard is None:
+            return None
+        try:
+            arguments = parse_arguments(tool_call.arguments)
+        except ToolError:
+            return None
+        refused = self._guard.refusal_of_call(tool_call.name, arguments)
+        return refused.text if refused is not None else None
 
     def tool_permission(self, name: str) -> Permission | None:
         """``"r"``, ``"rw"``, or ``None`` for an unknown tool."""

@@ -167,6 +167,15 @@ class EnvironmentInterface(Protocol):
 
 
 @runtime_checkable
+class SupportsPolicy(Protocol):
+    """Optional ability of an environment: calls that are denied before anybody is asked."""
+
+    def refusal(self, tool_call: ToolCall) -> str | None:
+        """Why the call may not run, in words for the model, or ``None``."""
+        ...
+
+
+@runtime_checkable
 class SupportsContextNotes(Protocol):
     """Optional ability of an environment: facts that must survive a compaction verbatim."""
 

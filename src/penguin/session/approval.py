@@ -7,10 +7,11 @@ so that an exit status can show it. It never waits for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import anyio
+import msgspec
 
 from penguin.protocol.events import Decision
 from penguin.protocol.interfaces import ApproveFn, Permission
@@ -35,10 +36,34 @@ async def deny_all(tool_call: OmniMessage[ToolCall]) -> Decision:  # noqa: ARG00
     return "deny"
 
 
+Answer = Literal["allow", "deny", "always"]
+"""What a human says; ``always`` also keeps the proposed rules for this project."""
+
+AskFn = Callable[[OmniMessage[ToolCall], Sequence[str]], Awaitable[Answer]]
+"""The way to a human: gets the call and the rules that "always" would keep, in words; none means it is not offered."""
+
+
+class RuleBook(Protocol):
+    """Rules learnt from answers (N24)."""
+
+    def covers_call(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a rule allows the call."""
+        ...
+
+    def propose_for_call(self, tool: str, arguments: Mapping[str, Any]) -> Sequence[object]:
+        """The rules that "always" would keep; ``str`` of one is shown. Empty when none would be safe."""
+        ...
+
+    def learn(self, rules: Sequence[object]) -> None:
+        """Keep rules that were proposed."""
+        ...
+
+
 class Approval:
     """A mode as a callback.
 
-    ``read-only`` allows tools that only look and asks for the rest; ``always-ask`` asks for all. ``ask``
+    ``read-only`` allows tools that only look and asks for the rest; ``always-ask`` asks for all. What the
+    project's learnt ``rules`` cover is allowed without asking. ``ask``
     is the host's way to a human, ``None`` when there is nobody: then ``nobody`` decides, and
     ``unasked`` counts the calls that were denied for that reason.
 
@@ -52,14 +77,16 @@ class Approval:
         mode: ApprovalMode,
         permission_of: Callable[[str], Permission | None],
         *,
-        ask: ApproveFn | None = None,
+        ask: AskFn | None = None,
         nobody: Decision = "deny",
+        rules: RuleBook | None = None,
     ) -> None:
         self.mode = mode
         self.unasked = 0
         self._permission_of = permission_of
         self._ask = ask
         self._nobody = nobody
+        self._rules = rules
 
     async def __call__(self, tool_call: OmniMessage[ToolCall]) -> Decision:
         """Decide about one call."""
@@ -74,11 +101,26 @@ class Approval:
                 return await self._asked(tool_call)
 
     async def _asked(self, tool_call: OmniMessage[ToolCall]) -> Decision:
+        name, arguments = tool_call.payload.name, _arguments(tool_call.payload)
+        if self._rules is not None and self._rules.covers_call(name, arguments):
+            return "allow"
         if self._ask is not None:
-            return await self._ask(tool_call)
+            proposed = self._rules.propose_for_call(name, arguments) if self._rules is not None else ()
+            answer = await self._ask(tool_call, [str(rule) for rule in proposed])
+            if answer == "always" and self._rules is not None:
+                self._rules.learn(proposed)
+            return "deny" if answer == "deny" else "allow"
         if self._nobody == "deny":
             self.unasked += 1
         return self._nobody
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any]:
+    try:
+        value = msgspec.json.decode(call.arguments or "{}")
+    except (msgspec.DecodeError, UnicodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def one_at_a_time(approve: ApproveFn) -> ApproveFn:

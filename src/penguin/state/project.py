@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -227,6 +227,29 @@ class ProjectConfigFile:
         """Choose the model that describes images to text-only ones, or none; raises ConfigError as above."""
         self._choose("vision_model", ref)
 
+    def add_approval_rules(self, rules: Iterable[Mapping[str, str]]) -> None:
+        """Append learnt rules to ``[approvals]``; those that stand there already are not doubled."""
+
+        def edit(document: TOMLDocument) -> None:
+            known = _approval_rules(document)
+            known += [dict(rule) for rule in rules if dict(rule) not in [dict(each) for each in known]]
+
+        self._edit(edit)
+
+    def remove_approval_rule(self, index: int) -> dict[str, Any]:
+        """Remove the rule at ``index`` (from 0) and return it; raises ConfigError when there is none."""
+        removed: dict[str, Any] = {}
+
+        def edit(document: TOMLDocument) -> None:
+            known = _approval_rules(document)
+            if not 0 <= index < len(known):
+                raise config_error(self.path, f"there is no approval rule {index + 1}; there are {len(known)}")
+            removed.update(known[index].unwrap() if hasattr(known[index], "unwrap") else known[index])
+            del known[index]
+
+        self._edit(edit)
+        return removed
+
     def _choose(self, choice: str, ref: ModelRef | None) -> None:
         def edit(document: TOMLDocument) -> None:
             if ref is None:
@@ -245,6 +268,11 @@ class ProjectConfigFile:
 
     def _edit(self, edit: Callable[[TOMLDocument], None]) -> None:
         edit_toml(self.path, edit, _checked_config)
+
+
+def _approval_rules(document: TOMLDocument) -> Any:
+    approvals: Any = document.setdefault("approvals", {})
+    return approvals.setdefault("rules", [])
 
 
 # ---------------------------------------------------------------- what the types cannot say

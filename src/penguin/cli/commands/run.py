@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penguin.session.session import Session
 
 LEVELS = ["none", "low", "medium", "high", "xhigh", "max"]
+ASKING_MODES = frozenset({"read-only", "always-ask"})
 MODES = ["allow-all", "deny-all", "read-only", "always-ask"]
 
 
@@ -104,6 +105,7 @@ async def _run(order: Order, stop: Stop) -> int:
             stop,
             mode=mode or "allow-all",
             nobody=approvals.unanswered,
+            rules=agent.approval_rules() if (mode or "allow-all") in ASKING_MODES else None,
         )
 
 
