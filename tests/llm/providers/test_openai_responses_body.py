@@ -191,6 +191,12 @@ def test_L9_illegal_and_repeated_ids() -> None:
     assert [item["call_id"] for item in sent] == ["same_2", "same_2", "same_2_2", "same_2_2"]
 
 
+def test_E25_a_name_that_no_provider_takes_is_made_legal() -> None:
+    """Found by the state machine: a model had called what does not exist, and the next request was refused."""
+    history = [user_text("go"), tool_call("no such.tool/ü", "{}", "a"), tool_call_output("there is none", "a")]
+    assert items(history)[1]["name"] == "no_such_tool__"
+
+
 def test_L10_what_is_no_json_object_is_sent_as_one() -> None:
     sent = items([user_text("a"), tool_call("ls", '{"a', "c"), tool_call_output("no", "c")])
     assert json.loads(sent[1]["arguments"]) == {"unparsable_arguments": '{"a'}

@@ -24,7 +24,14 @@ from msgspec import Raw
 from penguin.llm.providers.encoded_history import EncodedHistory
 from penguin.llm.providers.gemini_schema import gemini_schema
 from penguin.llm.providers.lenient import members
-from penguin.llm.providers.openai_chat_body import Run, WireIds, encode, nearest_level, valid_arguments
+from penguin.llm.providers.openai_chat_body import (
+    Run,
+    WireIds,
+    encode,
+    legal_tool_name,
+    nearest_level,
+    valid_arguments,
+)
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
@@ -271,12 +278,19 @@ def _call_part(call: ToolCall, ids: _CallIds, *, signed: bool) -> dict[str, Any]
     fields = fidelity_fields(call.fidelity)
     own = members(fields.get("call"))
     is_first = ids.place_of_next() == 0
-    named = ids.note(call.tool_call_id, call.name, given="id" in own)
-    function = own | named | {"name": call.name, "args": Raw(valid_arguments(call.arguments).encode())}
+    name = _function_name(call.name)
+    named = ids.note(call.tool_call_id, name, given="id" in own)
+    function = own | named | {"name": name, "args": Raw(valid_arguments(call.arguments).encode())}
     part: dict[str, Any] = members(fields.get("part")) | _signature(call.fidelity)
     if signed and is_first and not fields.keys() & {"call", "signature"}:
         part["thoughtSignature"] = _NO_SIGNATURE
     return {"functionCall": function} | part
+
+
+def _function_name(name: str) -> str:
+    """A name as Gemini accepts it: models also call what cannot exist, and other providers let a digit begin."""
+    legal = legal_tool_name(name)
+    return legal if legal[0].isalpha() or legal[0] == "_" else f"_{legal}"[:64]
 
 
 def _signature(fidelity: Fidelity) -> dict[str, Raw]:

@@ -22,7 +22,14 @@ from msgspec import Raw
 
 from penguin.llm.providers.encoded_history import EncodedHistory
 from penguin.llm.providers.lenient import members, string
-from penguin.llm.providers.openai_chat_body import Run, WireIds, encode, nearest_level, valid_arguments
+from penguin.llm.providers.openai_chat_body import (
+    Run,
+    WireIds,
+    encode,
+    legal_tool_name,
+    nearest_level,
+    valid_arguments,
+)
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
@@ -236,5 +243,5 @@ def _can_be_read(reasoning: dict[str, Raw]) -> bool:
 
 def _call(name: str, arguments: str, wire_id: str, fidelity: Fidelity) -> dict[str, Any]:
     around = members(fidelity_fields(fidelity).get("item"))
-    own = {"call_id": wire_id, "name": name, "arguments": valid_arguments(arguments)}
+    own = {"call_id": wire_id, "name": legal_tool_name(name), "arguments": valid_arguments(arguments)}
     return {"type": "function_call", **around, **own}
