@@ -215,7 +215,6 @@ CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthrop
         (RESPONSES, put("input.0.content.0.type", "output_text"), "invalid value"),
         (RESPONSES, put("input.7.content.0.type", "input_text"), "invalid value"),
         (RESPONSES, put("input.4.output", ""), "must not be empty"),
-        (RESPONSES, drop("input.7"), "follow each other"),
         (RESPONSES, drop("input.8"), "last item"),
         (RESPONSES, put("max_output_tokens", 1), "at least 16"),
         (ANTHROPIC, put("messages", []), "at least one message"),

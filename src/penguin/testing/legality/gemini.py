@@ -8,6 +8,8 @@ from typing import Any, Final
 from penguin.testing.legality.rules import Complaints, check_base64, check_names, check_schema, is_count, is_word
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_SIGNATURE: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+"""Bytes in JSON are read in either alphabet of base64, with or without padding."""
 _DATA: Final = (
     "text",
     "inlineData",
@@ -142,7 +144,9 @@ class _Conversation:
             case _:
                 pass
         if "thoughtSignature" in part:
-            check_base64(part["thoughtSignature"], f"{place}.thought_signature", self._complaints)
+            signature = part["thoughtSignature"]
+            written = isinstance(signature, str) and _SIGNATURE.fullmatch(signature)
+            self._complaints.unless(written, f"{place}.thought_signature", "must be base64 and not empty")
 
     def _check_named(self, value: Any, member: str, place: str) -> None:
         if not self._complaints.unless(isinstance(value, dict), place, "must be an object"):

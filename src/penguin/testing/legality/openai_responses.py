@@ -140,8 +140,6 @@ class _Items:
             return
         if role != "assistant" or self._answering:
             self._expect_answered(place)
-        if role == "user" and self._from_user and not self._answering:
-            self._complaints.add(place, "two user messages follow each other")
         self._from_user, self._answering = role != "assistant", False
         match item.get("content"):
             case str(text):

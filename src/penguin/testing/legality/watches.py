@@ -13,6 +13,8 @@ _CONVERSATION: Final = {
     "anthropic-messages": "messages",
     "gemini": "contents",
 }
+_PLACEHOLDERS: Final = {"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"}
+"""What Google documents for calls that its model did not make."""
 _MODEL_ROLES: Final = {"assistant", "model"}
 _MODEL_ITEMS: Final = {"reasoning", "function_call"}
 
@@ -22,7 +24,7 @@ class SignatureWatch:
 
     Signed are thinking blocks, reasoning items, parts with a thought signature, and calls with extra
     content. They come back unchanged, in the order they were issued, each at most once; a call comes back
-    together with what was signed in its reply, unless nothing signed is sent at all.
+    together with what was signed before it in its reply, unless nothing signed is sent at all.
 
     Example::
 
@@ -38,13 +40,13 @@ class SignatureWatch:
 
     def issue(self, reply: dict[str, Any]) -> None:
         """A reply as the provider words it when it does not stream."""
-        entries = list(_entries_of_reply(self._protocol, reply))
-        signed = [entry.signed for entry in entries if entry.signed]
-        for text in signed:
-            self._issued.setdefault(text, len(self._issued))
-        for entry in entries:
-            if entry.call_id and signed:
-                self._with_call.setdefault(entry.call_id, signed)
+        before: list[str] = []
+        for entry in _entries_of_reply(self._protocol, reply):
+            if entry.signed:
+                self._issued.setdefault(entry.signed, len(self._issued))
+                before.append(entry.signed)
+            if entry.call_id and before:
+                self._with_call.setdefault(entry.call_id, list(before))
 
     def check(self, body: dict[str, Any]) -> list[str]:
         """What is wrong with the signed items of a request."""
@@ -139,7 +141,7 @@ def _of_messages(blocks: list[Any]) -> Iterator[_Entry]:
 def _of_gemini(content: dict[str, Any]) -> Iterator[_Entry]:
     for part in content.get("parts") or []:
         call_id = str((part.get("functionCall") or {}).get("id") or "")
-        if "thoughtSignature" in part:
+        if "thoughtSignature" in part and part["thoughtSignature"] not in _PLACEHOLDERS:
             yield _Entry(_text({name: value for name, value in part.items() if name != "functionCall"}), call_id)
         elif call_id:
             yield _Entry(call_id=call_id)
