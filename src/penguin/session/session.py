@@ -19,6 +19,7 @@ from penguin.protocol.interfaces import ApproveFn, EnvironmentInterface, LLMInte
 from penguin.protocol.messages import Message, ThinkingLevel
 from penguin.session.approval import one_at_a_time
 from penguin.session.feed import Feed
+from penguin.session.images import fit, fitted
 from penguin.session.outlet import SessionOutlet
 from penguin.session.prompt import Prompt, as_messages
 from penguin.session.stream import TaskStream
@@ -130,7 +131,7 @@ class Session:
             try:
                 asked = one_at_a_time(approve) if approve is not None else None
                 return await self.engine.run(
-                    messages,
+                    await fitted(messages),
                     approve=asked,
                     thinking_level=thinking_level,
                     interrupted=self._stop_reason,
@@ -192,7 +193,7 @@ class Session:
             ticket = session.steer("Skip the tests for now")
             ticket.state  # "waiting", later "delivered"
         """
-        messages = as_messages(prompt)
+        messages = fit(as_messages(prompt))
         # Asked of the session and not of the engine: a stream that was just entered counts as running.
         return self.engine.inbox.steer(messages) if self._reserved else None
 
