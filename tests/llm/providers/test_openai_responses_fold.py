@@ -422,6 +422,22 @@ async def test_the_last_event_repeats_nothing() -> None:
     assert (said.thoughts(), said.texts(), said.pairs()) == (["Hm."], ["Hi"], [("list_tasks", "{}")])
 
 
+async def test_the_last_event_never_mixes_two_calls() -> None:
+    said = await fold(
+        call_begin(1, "write_file", "b"),
+        completed(call_item("read_file", '{"path":"a"}', "a"), call_item("write_file", '{"b":2}', "b")),
+    )
+    assert set(said.pairs()) == {("write_file", '{"b":2}'), ("read_file", '{"path":"a"}')}
+
+
+async def test_an_end_that_names_another_call_is_another_call() -> None:
+    said = await fold(
+        call_begin(0, "write_file", "b"), done(0, **call_item("read_file", '{"path":"a"}', "a")), completed()
+    )
+    assert trouble(said) == ("malformed", "malformed")
+    assert said.pairs() == [("read_file", '{"path":"a"}')]
+
+
 async def test_a_gateway_that_gives_an_item_another_id_in_each_event() -> None:
     said = await fold(
         added(0, id="x1", type="message", role="assistant", content=[]),

@@ -245,7 +245,7 @@ class ResponsesFold:
         if not wire.type:
             return
         item = self._known(wire.id, event.output_index, wire.type)
-        if item is None or (item.done and wire.id != item.wire.id):
+        if item is None or (item.done and wire.id != item.wire.id) or _is_another_call(wire, item):
             item = self._begin(wire.type, wire.id, event.output_index)
         self._finish(item, wire, event.item)
 
@@ -311,14 +311,8 @@ class ResponsesFold:
 
     def _take_output(self, output: list[Raw], *, complete: bool) -> None:
         """Finish what the events left open, and add items they never told of."""
-        unmatched = list(self._items)
-        for raw in output:
-            wire = item_reader.read(raw)
-            if not wire.type:
-                continue
-            item = _counterpart(wire, unmatched)
-            if item is not None:
-                unmatched.remove(item)
+        told = [(wire, raw) for raw in output if (wire := item_reader.read(raw)).type]
+        for (wire, raw), item in zip(told, _counterparts([wire for wire, _ in told], self._items), strict=True):
             self._finish(item or self._begin(wire.type, wire.id, None), wire, raw)
         for item in self._items:
             if isinstance(item, CallItem):
@@ -331,15 +325,38 @@ class ResponsesFold:
                 item.go_live()
 
 
-def _counterpart(wire: WireItem, items: list[Item]) -> Item | None:
-    """Which of the items known from events this one of the final list is."""
-    alike = [item for item in items if item.kind == wire.type]
-    same = (item for item in alike if _same(wire.id, item.wire.id) or _same(wire.call_id, item.wire.call_id))
-    return next(same, alike[0] if alike else None)
+def _counterparts(output: list[WireItem], known: list[Item]) -> list[Item | None]:
+    """Which of the items known from events those of the final list are.
+
+    By their ids; where those differ in each event, the next one of the same type.
+    """
+    unmatched = list(known)
+    found: list[Item | None] = []
+    for wire in output:
+        item = next((item for item in unmatched if item.kind == wire.type and _is_same(wire, item)), None)
+        found.append(item)
+        if item is not None:
+            unmatched.remove(item)
+    for place, wire in enumerate(output):
+        if found[place] is None:
+            alike = (item for item in unmatched if item.kind == wire.type and not _is_another_call(wire, item))
+            found[place] = item = next(alike, None)
+            if item is not None:
+                unmatched.remove(item)
+    return found
 
 
-def _same(one: str | None, other: str | None) -> bool:
-    return one == other and bool(one)
+def _is_same(wire: WireItem, item: Item) -> bool:
+    same_id = wire.id == item.wire.id and bool(wire.id)
+    return same_id or (wire.call_id == item.wire.call_id and bool(wire.call_id))
+
+
+def _is_another_call(wire: WireItem, item: Item) -> bool:
+    """Whether an item can only be another call: call ids and names are the same in every event of a call."""
+    return any(
+        one and other and one != other
+        for one, other in [(wire.call_id, item.wire.call_id), (wire.name, item.wire.name)]
+    )
 
 
 def _failure(response: WireResponse, status: str) -> Rejection:

@@ -204,8 +204,9 @@ class KeptItem(Item):
     text; a search or another server-side tool leaves it empty.
     """
 
-    def announce(self, wire: WireItem, raw: Raw) -> None:
-        """Encrypted reasoning is incomplete in the first event, so nothing is kept of it."""
+    def announce(self, wire: WireItem, raw: Raw) -> None:  # noqa: ARG002 - the raw item is what is not kept
+        """Encrypted reasoning is incomplete in the first event, so nothing is kept of that."""
+        self.wire = wire
 
     def _complete_parts(self) -> None:
         for place, parts in (("summary", self.wire.summary), ("content", self.wire.content)):
