@@ -311,6 +311,11 @@ def _rejection_fields(error: dict[str, Any], status: int | None, wait: float | N
             pass
     if status is None:
         status = _status_inside(code) or _status_inside(error.get("status"))
+    match code, error.get("status"):
+        case int(), str(word):  # Google's code repeats the status; its status is the code
+            code = word
+        case _:
+            pass
     named, delay = _google_details(error.get("details"))
     kind = kind if isinstance(kind, str) else named
     return Rejection(text, status, "" if code is None else str(code), kind, wait if wait is not None else delay)
