@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from penguin.protocol.blocks import read_blocks
 from penguin.protocol.errors import ConfigError, CredentialError, NoModelError, ResumeError, SessionLocked
 from penguin.protocol.messages import Message, SessionMeta, Text, ToolCall
 from penguin.state.project import ModelEntry, ModelRef, ProjectConfigFile
+from penguin.testing import ScriptedProvider
 from penguin.testing.scripted import ScriptedModel
 from penguin.testing.turns import call, hang, say, turn
 from penguin.trace.reader import read_trace
 
 pytestmark = pytest.mark.anyio
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
 
 @tool
@@ -207,3 +211,23 @@ def test_K2_run_sync_works_with_and_without_a_running_loop(tmp_path: Path, monke
         return run_sync("hi", model=ScriptedModel(["Hello."])).text
 
     assert anyio.run(inside) == "Hello."
+
+
+async def test_N17_the_projects_vision_model_describes_images_to_one_that_cannot_see(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(base64.b64decode(PIXEL))
+    async with ScriptedProvider(
+        [turn(call("describe_image", {"source": "a.png"})), "A single pixel.", "It is a pixel."]
+    ) as provider:
+        file = ProjectConfigFile(tmp_path / "data" / "default_project" / ".project_config.toml")
+        for name, sees in (("blind", False), ("seer", True)):
+            entry = ModelEntry(provider="custom", model_id=name, vision=sees, base_url=provider.base_url)
+            file.add_model(entry, default=not sees)
+        file.set_vision_model(ModelRef("custom", "seer"))
+        agent = await create_agent(root=tmp_path / "data", environ={})
+        async with await agent.create_session(workspace_dir=tmp_path) as session:
+            assert await session.ask("What is a.png?", approve=allow) == "It is a pixel."
+        bodies = [request.body for request in provider.requests]
+    assert [body["model"] for body in bodies] == ["blind", "seer", "blind"]
+    assert "image_url" in str(bodies[1])
+    assert "image_url" not in str(bodies[2])
+    assert "A single pixel." in str(bodies[2])

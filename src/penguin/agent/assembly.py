@@ -19,6 +19,7 @@ from penguin.engine.engine import EngineSettings
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
 from penguin.environment.function_tool import installed_tools
 from penguin.environment.tools.builtin import builtin_definition
+from penguin.environment.tools.describe_image import VisionDescriber
 from penguin.llm import catalog
 from penguin.llm.model import create_model
 from penguin.protocol.builders import session_meta
@@ -223,7 +224,20 @@ class Assembly:
 
         spawner = None if parts.is_child or _is_model(parts.model) else Spawner(open_child)
         vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
-        return Lent.for_session(vault, self.paths.project.root.custody, spawner)
+        return Lent.for_session(vault, self.paths.project.root.custody, spawner, self._describer(parts))
+
+    def _describer(self, parts: Parts) -> VisionDescriber:
+        """The project's vision model, for ``describe_image``; made for one question without tools or prompt."""
+        ref = self.project.vision_model
+        if ref is None:
+            return VisionDescriber(None)
+
+        def make() -> LLMInterface:
+            choice = choose_model(self.project, ref.provider, ref.model_id)
+            keys = read_workspace_keys(parts.workspace, catalog.key_variables())
+            return create_model(model_config(choice, self.config, self.environ, keys))
+
+        return VisionDescriber(ref.model_id, make)
 
     async def _child(self, parent: Parts, model: ModelConfig, wish: ChildWish) -> Session:
         """A session in the same workspace; what the wish leaves open is the parent's (N18)."""

@@ -12,6 +12,7 @@ from penguin.environment.masking import Secrets
 from penguin.environment.processes import CommandSessions, CommandState
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
+from penguin.environment.tools.describe_image import VisionDescriber
 from penguin.llm import catalog
 from penguin.protocol.blocks import block
 from penguin.session.outlet import SessionOutlet
@@ -24,9 +25,12 @@ class Lent(Struct, frozen=True):
     commands: CommandSessions
     vault: Mapping[str, str]
     spawner: Spawner | None
+    describer: VisionDescriber
 
     @classmethod
-    def for_session(cls, vault: Mapping[str, str], custody_dir: Path, spawner: Spawner | None) -> Lent:
+    def for_session(
+        cls, vault: Mapping[str, str], custody_dir: Path, spawner: Spawner | None, describer: VisionDescriber
+    ) -> Lent:
         """Commands see the vault's values and none of the keys the harness itself uses (N6)."""
         outlet, secrets = SessionOutlet(), Secrets(vault)
         shell = ShellEnvironment(vault=vault, hidden=catalog.key_variables())
@@ -35,11 +39,16 @@ class Lent(Struct, frozen=True):
             custody_dir=custody_dir,
             on_exit=lambda state: outlet.post(secrets.masked(_report(state))),
         )
-        return cls(outlet, commands, vault, spawner)
+        return cls(outlet, commands, vault, spawner, describer)
 
     def as_services(self) -> Services:
         """As the environment's tools expect them."""
-        return Services(subagent_runner=self.spawner, command_sessions=self.commands, outlet=self.outlet)
+        return Services(
+            subagent_runner=self.spawner,
+            vision_describer=self.describer,
+            command_sessions=self.commands,
+            outlet=self.outlet,
+        )
 
 
 def _report(state: CommandState) -> str:

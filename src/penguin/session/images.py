@@ -20,7 +20,8 @@ async def fitted(messages: Sequence[Message]) -> list[Message]:
     if not any(_embedded(message) for message in messages):
         return list(messages)
     with anyio.CancelScope(shield=True):
-        return await anyio.to_thread.run_sync(fit, messages)
+        messages = await anyio.to_thread.run_sync(fit, messages)
+    return list(messages)
 
 
 def fit(messages: Sequence[Message]) -> list[Message]:
