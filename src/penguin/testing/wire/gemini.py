@@ -1,13 +1,15 @@
 """Gemini: a turn as chunks of ``streamGenerateContent``, or as one JSON body.
 
+The first call of a reply is signed, as newer models do it, unless the script says what stands beside it.
 Calls are whole, and one whose arguments are no JSON object cannot be worded at all: the reply then ends with
-MALFORMED_FUNCTION_CALL, as the real server's does. With ``call_index=False`` calls have no ids, like those of
-older models. ``fidelity`` of a block goes beside its text or call (``{"thoughtSignature": …}``); an empty
-``say`` with it is a part that is nothing but a signature.
+MALFORMED_FUNCTION_CALL, as the real server's does. With ``call_index=False`` calls have neither ids nor
+signatures, like those of older models. ``fidelity`` of a block goes beside its text or call
+(``{"thoughtSignature": …}``); an empty ``say`` with it is a part that is nothing but a signature.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -86,9 +88,17 @@ def _parts(saying: Saying, position: int, block: Block) -> Iterator[dict[str, An
             arguments = _arguments(call)
             if arguments is not None:
                 given = {"id": saying.call_id(position, call)} if saying.style.call_index else {}
-                yield {"functionCall": {**given, "name": name, "args": arguments}, **(fidelity or {})}
+                beside = _signature(saying, position) if fidelity is None else fidelity
+                yield {"functionCall": {**given, "name": name, "args": arguments}, **beside}
         case Pause():
             pass
+
+
+def _signature(saying: Saying, position: int) -> dict[str, Any]:
+    first = next(n for n, block in enumerate(saying.turn.blocks) if isinstance(block, Call))
+    if position != first or not saying.style.call_index:
+        return {}
+    return {"thoughtSignature": base64.b64encode(f"thought {saying.number}.{position}".encode()).decode()}
 
 
 def _arguments(call: Call) -> dict[str, Any] | None:
