@@ -28,6 +28,7 @@ from penguin.protocol.builders import (
 from penguin.protocol.codec import decode, encode
 from penguin.protocol.interfaces import ModelConfig
 from penguin.protocol.messages import Message, ThinkingLevel, ToolDefinition
+from penguin.testing.legality import check
 
 READ = ToolDefinition(
     "read_file",
@@ -153,6 +154,13 @@ def test_golden(case: str) -> None:
     check_golden("gemini", case, CASES[case]())
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_E25_the_provider_would_accept_it(case: str) -> None:
+    unsigned = case in {"results_without_ids", "foreign_fidelity_for_a_model_without_signatures"}
+    model = "gemini-2.5-pro" if unsigned else "gemini-3.5-flash"
+    assert check("gemini", json.loads(CASES[case]()), model=model) == []
+
+
 def test_every_golden_file_has_its_case() -> None:
     assert golden_cases("gemini") == set(CASES)
 
@@ -224,7 +232,8 @@ def test_E25_a_name_that_no_provider_takes_is_made_legal(called: str, sent: str)
 
 
 def test_L10_what_is_no_json_object_is_sent_as_one() -> None:
-    sent = contents([user_text("a"), tool_call("ls", '{"a', "c"), tool_call_output("no", "c")])
+    history: list[Message] = [user_text("a"), tool_call("ls", '{"a', "c"), tool_call_output("no", "c")]
+    sent = contents(history)
     assert sent[1]["parts"][0]["functionCall"]["args"] == {"unparsable_arguments": '{"a'}
 
 

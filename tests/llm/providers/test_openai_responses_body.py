@@ -27,6 +27,7 @@ from penguin.protocol.builders import (
 from penguin.protocol.codec import decode, encode
 from penguin.protocol.interfaces import ModelConfig
 from penguin.protocol.messages import Message, ThinkingLevel, ToolDefinition
+from penguin.testing.legality import check
 
 READ = ToolDefinition("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolDefinition("list_tasks", "Lists the tasks.")
@@ -122,6 +123,11 @@ def test_golden(case: str) -> None:
     check_golden("openai_responses", case, CASES[case]())
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_E25_the_provider_would_accept_it(case: str) -> None:
+    assert check("openai-responses", json.loads(CASES[case]())) == []
+
+
 def test_every_golden_file_has_its_case() -> None:
     assert golden_cases("openai_responses") == set(CASES)
 
@@ -169,7 +175,7 @@ def test_reasoning_that_nothing_follows_stays_out() -> None:
 
 @pytest.mark.parametrize("given_content", [{"encrypted_content": None}, {"encrypted_content": "", "content": []}])
 def test_reasoning_that_the_server_cannot_read_stays_out(given_content: dict[str, Any]) -> None:
-    history = [user_text("a"), reasoning(1, **given_content), assistant_text("b"), user_text("c")]
+    history: list[Message] = [user_text("a"), reasoning(1, **given_content), assistant_text("b"), user_text("c")]
     assert [item.get("role") for item in items(history)] == ["user", "assistant", "user"]
 
 
@@ -198,7 +204,8 @@ def test_E25_a_name_that_no_provider_takes_is_made_legal() -> None:
 
 
 def test_L10_what_is_no_json_object_is_sent_as_one() -> None:
-    sent = items([user_text("a"), tool_call("ls", '{"a', "c"), tool_call_output("no", "c")])
+    history: list[Message] = [user_text("a"), tool_call("ls", '{"a', "c"), tool_call_output("no", "c")]
+    sent = items(history)
     assert json.loads(sent[1]["arguments"]) == {"unparsable_arguments": '{"a'}
 
 
