@@ -6,6 +6,7 @@ A factory imports its tool when it is called, so that a session pays for the too
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -15,87 +16,32 @@ from penguin.environment.tools import definitions
 from penguin.protocol.errors import ConfigError
 
 
-def _read_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.read_file import ReadFile  # noqa: PLC0415 - see the module's docstring
+def _loaded_when_built(module: str, name: str) -> BuiltinToolFactory:
+    def build(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
+        tool: Tool = getattr(import_module(f"penguin.environment.tools.{module}"), name)(definition, setup)
+        return tool
 
-    return ReadFile(definition, setup)
-
-
-def _edit_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.edit_file import EditFile  # noqa: PLC0415 - see the module's docstring
-
-    return EditFile(definition, setup)
-
-
-def _write_file(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.write_file import WriteFile  # noqa: PLC0415 - see the module's docstring
-
-    return WriteFile(definition, setup)
-
-
-def _exec_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.exec_command import ExecCommand  # noqa: PLC0415 - see the module's docstring
-
-    return ExecCommand(definition, setup)
-
-
-def _input_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.input_command import InputCommand  # noqa: PLC0415 - see the module's docstring
-
-    return InputCommand(definition, setup)
-
-
-def _kill_command(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.kill_command import KillCommand  # noqa: PLC0415 - see the module's docstring
-
-    return KillCommand(definition, setup)
-
-
-def _run_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.run_subagent import RunSubagent  # noqa: PLC0415 - see the module's docstring
-
-    return RunSubagent(definition, setup)
-
-
-def _input_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.input_subagent import InputSubagent  # noqa: PLC0415 - see the module's docstring
-
-    return InputSubagent(definition, setup)
-
-
-def _kill_subagent(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.kill_subagent import KillSubagent  # noqa: PLC0415 - see the module's docstring
-
-    return KillSubagent(definition, setup)
-
-
-def _read_image(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.read_image import ReadImage  # noqa: PLC0415 - see the module's docstring
-
-    return ReadImage(definition, setup)
-
-
-def _describe_image(definition: ToolDefinitionConfig, setup: ToolSetup) -> Tool:
-    from penguin.environment.tools.describe_image import DescribeImage  # noqa: PLC0415 - see the module's docstring
-
-    return DescribeImage(definition, setup)
+    return build
 
 
 SUBAGENT_TOOLS = frozenset({"run_subagent", "input_subagent", "kill_subagent"})
 """The tools that are offered only where the host lends a ``subagent_runner``."""
 
 BUILTIN_TOOL_FACTORIES: dict[str, BuiltinToolFactory] = {
-    "exec_command": _exec_command,
-    "input_command": _input_command,
-    "kill_command": _kill_command,
-    "read_image": _read_image,
-    "describe_image": _describe_image,
-    "run_subagent": _run_subagent,
-    "input_subagent": _input_subagent,
-    "kill_subagent": _kill_subagent,
-    "read_file": _read_file,
-    "edit_file": _edit_file,
-    "write_file": _write_file,
+    name: _loaded_when_built(name, tool)
+    for name, tool in (
+        ("exec_command", "ExecCommand"),
+        ("input_command", "InputCommand"),
+        ("kill_command", "KillCommand"),
+        ("read_file", "ReadFile"),
+        ("edit_file", "EditFile"),
+        ("write_file", "WriteFile"),
+        ("read_image", "ReadImage"),
+        ("describe_image", "DescribeImage"),
+        ("run_subagent", "RunSubagent"),
+        ("input_subagent", "InputSubagent"),
+        ("kill_subagent", "KillSubagent"),
+    )
 }
 """A factory for each name that ``tools.builtin`` may hold."""
 
