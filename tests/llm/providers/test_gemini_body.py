@@ -225,7 +225,7 @@ def test_roles_alternate_even_when_the_model_said_nothing() -> None:
 @pytest.mark.parametrize(("called", "sent"), [("no such.tool/ü", "no_such_tool__"), ("1st", "_1st"), ("", "tool")])
 def test_E25_a_name_that_no_provider_takes_is_made_legal(called: str, sent: str) -> None:
     """Found by the state machine: a model had called what does not exist, and the next request was refused."""
-    history = [user_text("go"), tool_call(called, "{}", "a"), tool_call_output("there is none", "a")]
+    history: list[Message] = [user_text("go"), tool_call(called, "{}", "a"), tool_call_output("there is none", "a")]
     _, of_model, of_user = contents(history)
     assert of_model["parts"][0]["functionCall"]["name"] == sent
     assert of_user["parts"][0]["functionResponse"]["name"] == sent

@@ -199,7 +199,11 @@ def test_L9_illegal_and_repeated_ids() -> None:
 
 def test_E25_a_name_that_no_provider_takes_is_made_legal() -> None:
     """Found by the state machine: a model had called what does not exist, and the next request was refused."""
-    history = [user_text("go"), tool_call("no such.tool/ü", "{}", "a"), tool_call_output("there is none", "a")]
+    history: list[Message] = [
+        user_text("go"),
+        tool_call("no such.tool/ü", "{}", "a"),
+        tool_call_output("there is none", "a"),
+    ]
     assert items(history)[1]["name"] == "no_such_tool__"
 
 
