@@ -8,6 +8,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from penguin.environment.resolved_open import open_resolved
+
 _LONGEST_NAME = 200  # of 255 bytes, which the prefix and suffix must fit as well
 _ATTEMPTS = 5
 
@@ -27,9 +29,10 @@ def write_atomically(path: Path, data: bytes, before: os.stat_result | None) -> 
 
     Raises:
         FileChanged: ``path`` is no longer what ``before`` says.
+        PathChanged: a directory in it has become a link.
         OSError: The disk refused; the old content is untouched.
     """
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = open_resolved(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for _ in range(_ATTEMPTS):
             # Another session may clear our temporary name away as a leftover, in the instant before the rename.

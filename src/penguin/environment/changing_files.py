@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from penguin.environment.atomic_write import write_atomically
 from penguin.environment.file_paths import FilePlace, stat_regular
+from penguin.environment.resolved_open import make_directories, read_resolved
 from penguin.environment.seen_files import HASH_LIMIT, FileState, SeenFiles, state_of
 from penguin.environment.tool import ToolError
 
@@ -34,7 +35,7 @@ def look_at(place: FilePlace) -> OldContent | None:
         # Replacing a file needs no right to write it, only to its directory; its mode is respected all the same.
         raise ToolError(f"{place.shown} is write-protected{place.detour}.")
     with place.told():
-        data = None if status.st_size > HASH_LIMIT else place.real.read_bytes()
+        data = None if status.st_size > HASH_LIMIT else read_resolved(place.real)
     return OldContent(status, state_of(place.real, status, data), data)
 
 
@@ -46,7 +47,7 @@ def write_and_remember(seen: SeenFiles, place: FilePlace, data: bytes, old: OldC
     """
     with place.told():
         if old is None:
-            place.real.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(place.real.parent)
         seen.announce_write(place.real)
         status = write_atomically(place.real, data, old.status if old is not None else None)
     state = state_of(place.real, status, data if len(data) <= HASH_LIMIT else None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from penguin.environment.tool import ToolError, ToolSetup
+from penguin.environment.tool import Relocation, ToolError, ToolSetup
 
 _MOST_NAMES = 40
 
@@ -46,14 +46,20 @@ def find_place(setup: ToolSetup, path: str, *, writing: bool) -> FilePlace:
     if asked.is_relative_to(setup.workspace_dir):
         asked = asked.relative_to(setup.workspace_dir)  # the workspace itself may be reached through a link
     workspace = Path(os.path.realpath(setup.workspace_dir))
-    real = Path(os.path.realpath(workspace / asked))
+    meant = _as_commands_see_it(setup, workspace / asked)
+    real = Path(os.path.realpath(meant))
     written = Path(os.path.normpath(workspace / asked))
-    detour = "" if real == written else f" (a link leads to {real})"
+    detour = "" if real == Path(os.path.normpath(meant)) else f" (a link leads to {real})"
     refusal = setup.confinement and setup.confinement.refusal(real, writing=writing)
     if refusal:
         raise ToolError(f"{path}{detour}: {refusal}")
     shown = written.relative_to(workspace) if written.is_relative_to(workspace) else written
     return FilePlace(str(shown), real, detour)
+
+
+def _as_commands_see_it(setup: ToolSetup, path: Path) -> Path:
+    confinement: object = setup.confinement
+    return confinement.seen_as(path) if isinstance(confinement, Relocation) else path
 
 
 def _without_tilde(path: str) -> str:

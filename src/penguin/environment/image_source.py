@@ -7,7 +7,8 @@ import anyio
 from penguin.environment.fetch import FetchError, fetch
 from penguin.environment.file_paths import FilePlace, find_place, not_found, stat_regular
 from penguin.environment.images import PreparedImage, UnusableImage, prepare_image
-from penguin.environment.tool import ToolError, ToolSetup
+from penguin.environment.resolved_open import read_resolved
+from penguin.environment.tool import NetworkConfinement, ToolError, ToolSetup
 
 _LARGEST_FILE = 50 * 1024 * 1024
 
@@ -18,14 +19,17 @@ async def load_image(source: str, setup: ToolSetup) -> PreparedImage:
     Raises:
         ToolError: it cannot be had or is no image; the text says why.
     """
-    data = await _fetched(source) if "://" in source else await _read(source, setup)
+    data = await _fetched(source, setup) if "://" in source else await _read(source, setup)
     try:
         return await anyio.to_thread.run_sync(prepare_image, data)
     except UnusableImage as error:
         raise ToolError(f"{source} cannot be shown: {error}.") from None
 
 
-async def _fetched(url: str) -> bytes:
+async def _fetched(url: str, setup: ToolSetup) -> bytes:
+    confinement: object = setup.confinement
+    if isinstance(confinement, NetworkConfinement) and (refusal := confinement.network_refusal()):
+        raise ToolError(f"{url} was not fetched: {refusal}.")
     try:
         return await anyio.to_thread.run_sync(fetch, url, abandon_on_cancel=True)
     except FetchError as error:
@@ -44,4 +48,4 @@ def _content(place: FilePlace) -> bytes:
     if status.st_size > _LARGEST_FILE:
         raise ToolError(f"{place.shown} has {status.st_size} bytes; an image file may have {_LARGEST_FILE}.")
     with place.told():
-        return place.real.read_bytes()
+        return read_resolved(place.real)

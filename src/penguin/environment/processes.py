@@ -16,6 +16,7 @@ from msgspec import Struct
 from penguin.environment import background_reader, custody, custody_guard
 from penguin.environment.exit_words import exit_words
 from penguin.environment.running_command import Launch, RunningCommand
+from penguin.environment.sandbox.command_sandbox import CommandSandbox
 from penguin.environment.shell_environment import ShellEnvironment, command_shell
 from penguin.environment.tool import ToolError
 
@@ -56,6 +57,7 @@ class CommandSessions:
         custody_dir: A directory, shared by all harness processes of this user, in which they note that they run.
         grace: Seconds between TERM and KILL when a command is ended.
         on_exit: Called on another thread when a background command has exited by itself.
+        sandbox: Confines every command; closed with the session. Without one they run with the user's rights.
 
     Example::
 
@@ -72,7 +74,9 @@ class CommandSessions:
         custody_dir: Path | None = None,
         grace: float = custody_guard.GRACE,
         on_exit: Callable[[CommandState], None] | None = None,
+        sandbox: CommandSandbox | None = None,
     ) -> None:
+        self._sandbox = sandbox
         self.environment = environment or ShellEnvironment()
         self._custody_dir = custody_dir
         self._grace = grace
@@ -92,7 +96,14 @@ class CommandSessions:
     # ------------------------------------------------------------ starting
 
     async def prepare(self) -> None:
-        """Read the login shell's environment, if that was not done yet; :meth:`start` does it when it must."""
+        """Read the login shell's environment and set up the sandbox, once; :meth:`start` does it when it must.
+
+        Raises:
+            ToolError: A sandbox was asked for and cannot be set up.
+        """
+        if self._sandbox is not None and not self._sandbox.prepared:
+            async with self._capturing:
+                await anyio.to_thread.run_sync(self._sandbox.prepare, limiter=self._threads)
         if self.environment.captured:
             return
         async with self._capturing:
@@ -109,7 +120,7 @@ class CommandSessions:
         ``writable`` gives it a pipe as standard input, ``tty`` a terminal; otherwise there is nothing to read.
 
         Raises:
-            ToolError: The session is closed, or the command cannot be started.
+            ToolError: The session is closed, the command cannot be started, or a sandbox cannot be set up.
         """
         if self.closed:
             raise ToolError("The session is closed; no command can be started.")
@@ -118,7 +129,7 @@ class CommandSessions:
         await self.prepare()
         scope = self._custody.new_scope(self._scope)
         variables = self.environment.variables(self._custody.mark(scope))
-        arguments = [command_shell(), "-c", cmd]
+        arguments = self._confined([command_shell(), "-c", cmd], directory)
         launch = Launch(cmd, arguments, os.fspath(directory), variables, scope, description, tty, writable)
         try:
             command = RunningCommand(launch)
@@ -127,6 +138,9 @@ class CommandSessions:
         self._custody.note(command.pid)
         self._in_front.add(command)
         return command
+
+    def _confined(self, arguments: list[str], directory: Path) -> list[str]:
+        return arguments if self._sandbox is None else self._sandbox.confine(arguments, directory)
 
     def custody_mark(self) -> dict[str, str]:
         """The environment entry that makes another child (an MCP server, say) end with this session."""
@@ -213,7 +227,8 @@ class CommandSessions:
         """What an exited command left running."""
         if not (command.outlived or command.may_have_survivors()):
             return []
-        return await anyio.to_thread.run_sync(command.members, limiter=self._threads)
+        found = await anyio.to_thread.run_sync(command.members, limiter=self._threads)
+        return [each for each in found if self._sandbox is None or not self._sandbox.is_keeper(each)]
 
     async def end(self, command: RunningCommand) -> bool:
         """End a command and everything it started: TERM, and KILL after the grace period.
@@ -247,6 +262,7 @@ class CommandSessions:
         """End everything this session started, in the background or detached with ``setsid``; idempotent."""
         self.closed = True
         if not self._started_any:
+            await self._close_sandbox()
             return
         commands = [*self._in_front, *self._kept.values()]
         with anyio.CancelScope(shield=True):
@@ -255,6 +271,12 @@ class CommandSessions:
             command.notice_exit()
             self.forget(command)
         self._started_any = False
+        await self._close_sandbox()
+
+    async def _close_sandbox(self) -> None:
+        if self._sandbox is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._sandbox.close, limiter=self._threads)
 
     def _end_all(self, commands: list[RunningCommand]) -> None:
         if not custody_guard.available():

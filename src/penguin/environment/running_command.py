@@ -118,7 +118,7 @@ class RunningCommand:
         self._their_input = terminal
         # A session leader gets the first terminal it opens as its controlling one: that is how Ctrl-C and /dev/tty
         # come to work without code between fork and exec.
-        shell = self.launch.arguments[0]
+        shell = "/bin/sh"  # not what PATH calls so: commands may write there, and this runs outside a sandbox
         opening = 'terminal=$1; shift; exec <>"$terminal" >&0 2>&0 && exec "$@"'
         self._terminal = os.ttyname(terminal)
         self._arguments = [shell, "-c", opening, shell, self._terminal, *self.launch.arguments]

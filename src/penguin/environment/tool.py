@@ -149,6 +149,24 @@ class Confinement(Protocol):
         ...
 
 
+@runtime_checkable
+class Relocation(Protocol):
+    """Optional ability of a confinement: some places are elsewhere for this session."""
+
+    def seen_as(self, path: Path) -> Path:
+        """Where an absolute path leads that a command of this session would use."""
+        ...
+
+
+@runtime_checkable
+class NetworkConfinement(Protocol):
+    """Optional ability of a confinement: a say in who reaches for the network."""
+
+    def network_refusal(self) -> str | None:
+        """Why a tool must not, or ``None`` when it may."""
+        ...
+
+
 @dataclass(slots=True)
 class ToolSetup:
     """What a built-in tool is made from; one per environment, shared by all its tools.

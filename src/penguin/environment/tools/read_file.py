@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from penguin.environment.file_paths import FilePlace, find_place, not_found, stat_regular
 from penguin.environment.line_window import lines_of, skip_lines
+from penguin.environment.resolved_open import open_resolved
 from penguin.environment.seen_files import HASH_LIMIT, SeenFiles, state_of
 from penguin.environment.text_file import TextFile, binary_kind
 from penguin.environment.tool import ToolContext, ToolDefinitionConfig, ToolError, ToolResult, ToolSetup
@@ -118,8 +119,8 @@ class ReadFile:
 
 def _opened(place: FilePlace) -> io.BufferedReader:
     # O_NONBLOCK: between our look and this open the file may have become a fifo, whose open would wait for a writer.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    return io.BufferedReader(io.FileIO(os.open(place.real, flags)), 64 * 1024)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+    return io.BufferedReader(io.FileIO(open_resolved(place.real, flags)), 64 * 1024)
 
 
 def _refuse_binary(place: FilePlace, head: bytes, size: int) -> None:

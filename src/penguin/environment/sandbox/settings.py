@@ -1,0 +1,62 @@
+"""What a person may choose about the sandbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+SandboxMode: TypeAlias = Literal["off", "read-only", "workspace-write"]
+"""``read-only`` writes nowhere but a private /tmp; ``workspace-write`` in the workspace as well."""
+
+HIDDEN = (
+    "~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.netrc", "~/_netrc", "~/.npmrc", "~/.pypirc",
+    "~/.git-credentials", "~/.password-store", "~/.pgpass", "~/.my.cnf", "~/.vault-token", "~/.boto", "~/.s3cfg",
+    "~/.config/gh", "~/.config/hub", "~/.config/gcloud", "~/.config/op", "~/.config/rclone", "~/.config/sops",
+    "~/.config/git/credentials", "~/.config/containers/auth.json", "~/.config/google-chrome", "~/.config/chromium",
+    "~/.cargo/credentials", "~/.cargo/credentials.toml", "~/.gem/credentials", "~/.terraform.d/credentials.tfrc.json",
+    "~/.local/share/keyrings", "~/.mozilla", "~/.thunderbird", "~/.bash_history", "~/.zsh_history",
+    "~/.python_history", "~/.penguin", "~/.claude", "~/.codex", "~/.gemini",
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers",
+    "/etc/sudoers.d",
+)  # fmt: skip
+"""Files and directories that cannot be seen: keys, passwords, tokens, histories. Whole directories where a program
+keeps several. The data root is hidden beside these."""
+
+PROTECTED = (".git", ".penguin", ".agents", ".claude", ".mcp.json", "AGENTS.md")
+"""Names in the workspace that can neither be changed nor created: what another program obeys without asking.
+Of ``.git`` that is hooks and configuration; the rest of a repository stays writable."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """How commands and file tools are confined.
+
+    Args:
+        mode: see :data:`SandboxMode`.
+        network: whether the network is reachable; without it there is a loopback of the command's own.
+        hidden: paths that cannot be seen, ``~`` for the home directory.
+        protected: paths in the workspace that are read-only although the workspace is writable.
+        writable: paths outside the workspace that ``workspace-write`` may write, ``~/.cache`` say.
+
+    Example::
+
+        await agent.create_session(sandbox=SandboxSettings("workspace-write", network=False))
+    """
+
+    mode: SandboxMode = "off"
+    network: bool = True
+    hidden: tuple[str, ...] = HIDDEN
+    protected: tuple[str, ...] = PROTECTED
+    writable: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """One or two sentences for the model; empty when nothing is confined."""
+        if self.mode == "off":
+            return ""
+        where = "the workspace and /tmp" if self.mode == "workspace-write" else "/tmp"  # noqa: S108 - a name, in a sentence
+        network = "" if self.network else " There is no network."
+        return (
+            f"Commands and file tools are confined: they can write only to {where}, which is private to this session."
+            f"{network} Credentials are hidden. Do not try to get around this; say what you would need."
+        )
