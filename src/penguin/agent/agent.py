@@ -25,6 +25,7 @@ from penguin.trace.names import files_of, is_session_id, lock_path, new_session_
 if TYPE_CHECKING:
     from penguin.agent.approvals import ProjectRules
     from penguin.agent.replay import ReplayReport
+    from penguin.environment.sandbox.settings import SandboxMode, SandboxSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Agent:
         tools: Sequence[Callable[..., Any]] = (),
         limits: Limits | None = None,
         trace: bool = True,
+        sandbox: SandboxMode | SandboxSettings | None = None,
     ) -> Session:
         """Open a new conversation.
 
@@ -71,6 +73,8 @@ class Agent:
             tools: more functions to offer to the model, for this session only.
             limits: what one task may use of tokens, money, requests and time; the project's otherwise.
             trace: whether the conversation is written to disk.
+            sandbox: confines commands and file tools: ``"off"``, ``"read-only"``, ``"workspace-write"``, or settings
+                with more to choose; the project's otherwise. It does not reach ``tools`` and MCP servers.
 
         Raises:
             ConfigError: no such workspace or model, or a broken setting.
@@ -91,6 +95,7 @@ class Agent:
             tools=(*self.tools, *tools),
             limits=limits,
             trace=trace,
+            sandbox=sandbox,
         )
         return await self._assembly().new_session(parts)
 
@@ -104,6 +109,7 @@ class Agent:
         thinking_level: ThinkingLevel | None = None,
         max_turns: int | None = None,
         tools: Sequence[Callable[..., Any]] = (),
+        sandbox: SandboxMode | SandboxSettings | None = None,
     ) -> Session:
         """Go on with a conversation from its trace.
 
@@ -118,6 +124,7 @@ class Agent:
             thinking_level: instead of the session's own.
             max_turns: as for a new session.
             tools: the functions that were offered to the model before, if any.
+            sandbox: instead of the one the session had, as for a new session.
 
         Raises:
             ResumeError: no such session, an unreadable trace, or its workspace or model is gone.
@@ -140,6 +147,7 @@ class Agent:
                 thinking_level=thinking_level,
                 max_turns=max_turns,
                 tools=(*self.tools, *tools),
+                sandbox=sandbox,
             )
             return await self._assembly().resumed_session(session_id, recovered, parts, lock)
         except BaseException:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penguin.agent.command_guard import LazyCommandPolicy
+from penguin.agent.confinement import chosen_settings, prompt_with, session_sandbox
 from penguin.agent.models import choose_model, described, model_config
 from penguin.agent.services import Lent
 from penguin.agent.spawn import ChildWish, Spawner
@@ -49,6 +50,8 @@ from penguin.trace.writer import TraceWriter
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from penguin.environment.sandbox.settings import SandboxMode, SandboxSettings
+
 Identity = tuple[str, str, str | None]
 
 THINKING_LEVELS = ("none", "low", "medium", "high", "xhigh", "max")
@@ -69,6 +72,7 @@ class Parts:
     limits: Limits | None = None
     trace: bool = True
     is_child: bool = False
+    sandbox: SandboxMode | SandboxSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Assembly:
         """A session with an empty context."""
         session_id = new_session_id()
         blueprint, prices = self._blueprint(parts)
-        lent = self._lent(parts, blueprint)
+        parts = replace(parts, sandbox=chosen_settings(parts.sandbox, self.project.sandbox) or "off")
+        lent = self._lent(parts, session_id, blueprint)
         environment = parts.environment or self._environment(parts, session_id, blueprint, lent)
         config = replace(
             blueprint,
@@ -106,7 +111,9 @@ class Assembly:
         """
         meta = recovered.meta
         blueprint, prices = self._resumed_blueprint(meta, parts)
-        lent = self._lent(parts, blueprint)
+        settings = chosen_settings(parts.sandbox, self.project.sandbox, meta.system_prompt)
+        parts = replace(parts, sandbox=settings or "off")
+        lent = self._lent(parts, session_id, blueprint)
         environment = parts.environment or self._environment(parts, session_id, blueprint, lent)
         config = replace(
             blueprint,
@@ -218,13 +225,17 @@ class Assembly:
             ) from error
         return replace(config, thinking_level=level or config.thinking_level), prices
 
-    def _lent(self, parts: Parts, model: ModelConfig) -> Lent:
+    def _lent(self, parts: Parts, session_id: str, model: ModelConfig) -> Lent:
         async def open_child(wish: ChildWish) -> Session:
             return await self._child(parts, model, wish)
 
         spawner = None if parts.is_child or _is_model(parts.model) else Spawner(open_child)
         vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
-        return Lent.for_session(vault, self.paths.project.root.custody, spawner, self._describer(parts))
+        sandbox = session_sandbox(self._sandbox_settings(parts), self.paths, session_id, parts.workspace)
+        return Lent.for_session(vault, self.paths.project.root.custody, spawner, self._describer(parts), sandbox)
+
+    def _sandbox_settings(self, parts: Parts) -> SandboxSettings | None:
+        return chosen_settings(parts.sandbox, self.project.sandbox)
 
     def _describer(self, parts: Parts) -> VisionDescriber:
         """The project's vision model, for ``describe_image``; made for one question without tools or prompt."""
@@ -294,6 +305,7 @@ class Assembly:
                 scratchpad_dir=self.paths.scratchpad(session_id),
                 session_id=session_id,
                 vision=model.vision,
+                confinement=lent.sandbox,
             )
         )
 
@@ -306,7 +318,8 @@ class Assembly:
             session_id=session_id,
             vault_keys=VaultFile(self.paths.vault).names() if self.config.vault.enabled else (),
         )
-        return assemble_prompt(self.config.system_prompt, values, self.config.sections)
+        prompt = assemble_prompt(self.config.system_prompt, values, self.config.sections)
+        return prompt_with(self._sandbox_settings(parts), prompt)
 
     def _settings(self, parts: Parts, contexts: _Contexts) -> EngineSettings:
         limit = self.config.max_turns if parts.max_turns is None else parts.max_turns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from penguin.llm import catalog
 from penguin.protocol.blocks import block
 from penguin.session.outlet import SessionOutlet
 
+if TYPE_CHECKING:
+    from penguin.environment.sandbox.command_sandbox import CommandSandbox
+
 
 class Lent(Struct, frozen=True):
     """The services of one session; ``commands`` is closed with it."""
@@ -26,10 +30,16 @@ class Lent(Struct, frozen=True):
     vault: Mapping[str, str]
     spawner: Spawner | None
     describer: VisionDescriber
+    sandbox: CommandSandbox | None
 
     @classmethod
     def for_session(
-        cls, vault: Mapping[str, str], custody_dir: Path, spawner: Spawner | None, describer: VisionDescriber
+        cls,
+        vault: Mapping[str, str],
+        custody_dir: Path,
+        spawner: Spawner | None,
+        describer: VisionDescriber,
+        sandbox: CommandSandbox | None,
     ) -> Lent:
         """Commands see the vault's values and none of the keys the harness itself uses (N6)."""
         outlet, secrets = SessionOutlet(), Secrets(vault)
@@ -38,8 +48,9 @@ class Lent(Struct, frozen=True):
             environment=shell,
             custody_dir=custody_dir,
             on_exit=lambda state: outlet.post(secrets.masked(_report(state))),
+            sandbox=sandbox,
         )
-        return cls(outlet, commands, vault, spawner, describer)
+        return cls(outlet, commands, vault, spawner, describer, sandbox)
 
     def as_services(self) -> Services:
         """As the environment's tools expect them."""

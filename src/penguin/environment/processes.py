@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -16,9 +17,11 @@ from msgspec import Struct
 from penguin.environment import background_reader, custody, custody_guard
 from penguin.environment.exit_words import exit_words
 from penguin.environment.running_command import Launch, RunningCommand
-from penguin.environment.sandbox.command_sandbox import CommandSandbox
 from penguin.environment.shell_environment import ShellEnvironment, command_shell
 from penguin.environment.tool import ToolError
+
+if TYPE_CHECKING:
+    from penguin.environment.sandbox.command_sandbox import CommandSandbox
 
 MOST_COMMANDS = 64
 """Commands in the background of one session, those that have ended and were not yet forgotten included."""

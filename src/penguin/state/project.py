@@ -121,10 +121,17 @@ class Approvals(Struct, frozen=True):
 
 
 class Sandbox(Struct, frozen=True):
-    """Confinement of commands and file tools."""
+    """Confinement of commands and file tools; a list that is absent (``None``) means the factory set.
+
+    ``hidden`` are paths that cannot be seen, ``protected`` names in the workspace that cannot be changed,
+    ``writable`` places outside it that can. ``~`` stands for the home directory.
+    """
 
     mode: Literal["off", "read-only", "workspace-write"] = "off"
     network: bool = True
+    hidden: tuple[str, ...] | None = None
+    protected: tuple[str, ...] | None = None
+    writable: tuple[str, ...] | None = None
 
 
 class Budgets(Struct, frozen=True):
