@@ -49,14 +49,14 @@ def test_every_command_in_the_tables_exists_and_has_the_help_its_group_promises(
         return found
 
     everything = commands(app)
-    assert len(everything) >= 14
+    assert len(everything) >= 21
     for path in everything:
         said = penguin(*path, "--help")
         assert said.status == 0
         assert "--debug" in said.out, path
 
 
-@pytest.mark.parametrize("arguments", [[], ["config"], ["config", "model"], ["trace"]])
+@pytest.mark.parametrize("arguments", [[], ["config"], ["config", "model"], ["sessions"], ["trace"]])
 def test_D54_without_a_command_there_is_help_and_status_2(penguin: Penguin, arguments: list[str]) -> None:
     said = penguin(*arguments)
     assert (said.status, said.out) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -173,8 +174,8 @@ def test_K6_one_signal_interrupts_cleanly_and_exits_with_130(place: Place, numbe
         output, errors = process.communicate(timeout=15)
     assert process.returncode == 130
     (trace,) = place.traces()
-    session_id = trace.name.removesuffix("_001.jsonl")
-    assert f"penguin run --resume {session_id} -m TEXT" in errors.decode()
+    name = trace.name.removesuffix("_001.jsonl")[-8:]
+    assert f"penguin run --resume {name} -m TEXT" in errors.decode()
     assert "Traceback" not in errors.decode()
     assert "Half of it and never more".startswith(output.decode().rstrip("\n"))
     last = decode(trace.read_bytes().splitlines()[-1])
@@ -191,7 +192,8 @@ def test_K6_a_signal_ends_the_command_that_runs_and_the_session_can_go_on(place:
         _, errors = process.communicate(timeout=15)
         assert process.returncode == 130, errors.decode()
         assert not running("sleep 61.27")
-        done = place.run("run", "--resume", "latest", "-m", "go on")
+        (name,) = re.findall(r"--resume ([0-9a-f]{8}) -m", errors.decode())
+        done = place.run("run", "--resume", name, "-m", "go on")
         assert (done.returncode, done.stdout) == (0, "Where were we?\n"), done.stderr
         assert "first words" in str(provider.requests[-1].body["messages"])
     (trace,) = place.traces()
@@ -247,11 +249,11 @@ def test_N23_at_a_terminal_a_person_decides(place: Place) -> None:
     with serve_in_thread([turn(READ, WRITE), turn(other), "Done."]) as provider:
         place.connect(provider.base_url)
         with Terminal(place, "run", "-m", "hi", "--approve", "read-only") as terminal:
-            terminal.wait_for(r"Allow it\? \[y/n\] ")
+            terminal.wait_for(r"Allow it\? \[y/n[^]]*\] ")
             terminal.type("perhaps\n")
-            terminal.wait_for(r"(?s)Allow it\?.*Allow it\? \[y/n\] ")
+            terminal.wait_for(r"(?s)Allow it\?.*Allow it\? \[y/n[^]]*\] ")
             terminal.type("y\n")
-            terminal.wait_for(r"(?s)other\.txt.*Allow it\? \[y/n\] ")
+            terminal.wait_for(r"(?s)other\.txt.*Allow it\? \[y/n[^]]*\] ")
             terminal.type("n\n")
             assert terminal.end() == 0
     assert "wants to call" in terminal.screen
@@ -264,7 +266,7 @@ def test_K6_ctrl_c_at_a_terminal_stops_the_task_even_while_it_asks(place: Place)
     with serve_in_thread([turn(WRITE)]) as provider:
         place.connect(provider.base_url)
         with Terminal(place, "run", "-m", "hi", "--approve", "always-ask") as terminal:
-            terminal.wait_for(r"Allow it\? \[y/n\] ")
+            terminal.wait_for(r"Allow it\? \[y/n[^]]*\] ")
             terminal.type("\x03")
             assert terminal.end() == 130
     assert "interrupted" in terminal.screen

@@ -38,6 +38,7 @@ app = App(
         "config": Entry("penguin.cli.commands.config:config", "Connect models, keep secrets, see what is in force."),
         "approvals": Entry("penguin.cli.commands.approvals:approvals", "See and forget what you answered with always."),
         "doctor": Entry("penguin.cli.commands.doctor:doctor", "Say what is configured, what is missing, what to do."),
+        "sessions": Entry("penguin.cli.commands.sessions:sessions", "List sessions, go on with them, keep, delete."),
         "trace": Entry("penguin.cli.commands.trace:trace", "Read what a session did, and check the file."),
         "schema": Entry("penguin.cli.commands.schema:schema", "Print the JSON Schema of the message protocol."),
         "completion": Entry("penguin.cli.commands.completion:completion", "Print the shell's completion script."),

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TextIO
 
 import anyio
+import click
 
 from penguin.cli.render.arguments import in_full
 from penguin.cli.render.look import Look
@@ -24,6 +25,19 @@ _ALWAYS = frozenset({"a", "always"})
 def somebody_there() -> bool:
     """Whether a question would be seen and could be answered: both ends are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Whether a person wants it: ``--yes`` said so, or they say so now.
+
+    Raises:
+        click.UsageError: nobody is there to ask.
+    """
+    if yes:
+        return True
+    if not somebody_there():
+        raise click.UsageError("nobody is there to ask: say --yes when you are sure")
+    return click.confirm(question, err=True)
 
 
 class TerminalQuestion:

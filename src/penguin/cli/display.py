@@ -117,6 +117,15 @@ class PausableDisplay:
         else:
             self._held.append(message)
 
+    @property
+    def estimated(self) -> bool:
+        """Whether some token counts are estimates."""
+        return self._display.estimated
+
+    def finish(self, answer: str, summary: str) -> None:
+        """The task is over."""
+        self._display.finish(answer, summary)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing is shown inside the block; what came meanwhile is shown at its end."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penguin.cli.completing import complete_model, complete_provider, complete_session
+
 if TYPE_CHECKING:
     from penguin.state.paths import AgentPaths, DataRoot
 
@@ -52,3 +54,35 @@ def agent_paths(root: Path | None, project_id: str, agent_id: str) -> AgentPaths
         ConfigError: an id is no name.
     """
     return data_root(root).project(project_id).agent(agent_id)
+
+
+def model_options(command: Command) -> Command:
+    """``--provider`` and ``--model-id``, which go together."""
+    for option in (
+        click.option(
+            "--model-id", metavar="ID", shell_complete=complete_model, help="The model; goes with --provider."
+        ),
+        click.option(
+            "--provider",
+            metavar="NAME",
+            shell_complete=complete_provider,
+            help="The model's provider; goes with --model-id.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def refuse_half_a_model(provider: str | None, model_id: str | None) -> None:
+    """A model is the pair; neither half is guessed from the other (L15).
+
+    Raises:
+        click.UsageError: only one of them was given.
+    """
+    if (provider is None) != (model_id is None):
+        raise click.UsageError("--provider and --model-id go together: give both or neither")
+
+
+def session_argument(command: Command) -> Command:
+    """``SESSION``: an id, the end of one, or ``latest``."""
+    return click.argument("session", metavar="SESSION", shell_complete=complete_session)(command)

@@ -210,6 +210,10 @@ class Subagents:
             raise ToolError(f"There is no subagent {subagent_id!r}. Subagents: {known}.")
         return child
 
+    def busy(self) -> list[RunningSubagent]:
+        """The children that work at this moment."""
+        return [child for child in self._children.values() if child.busy]
+
     async def kill(self, child: RunningSubagent) -> None:
         """Stop a child and release it."""
         await child.stopped()

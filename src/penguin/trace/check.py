@@ -68,9 +68,14 @@ class TraceReport:
         """Whether a record was lost; an interruption or an unknown type is no damage."""
         return bool(self.warnings)
 
+    @property
+    def ending_words(self) -> str:
+        """How the file ends, in words: ``at rest, after a finished request`` and the like."""
+        return _ENDINGS[self.ending]
+
     def lines(self) -> list[str]:
         """The report in words, a finding a line; the first line is a summary."""
-        findings = [f"{self.path}: {self.records} records of {self.session_id}, ends {_ENDINGS[self.ending]}"]
+        findings = [f"{self.path}: {self.records} records of {self.session_id}, ends {self.ending_words}"]
         findings += [f"damaged: {warning}" for warning in self.warnings]
         findings += [f"unknown type: {kind or 'unreadable'} ({count})" for kind, count in sorted(self.unknown.items())]
         findings += [f"request without an end: line {line}" for line in self.unclosed_requests]
