@@ -127,8 +127,13 @@ _homes = itertools.count()
 
 @pytest.fixture(autouse=True)
 def no_real_data_root(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Point `PENGUIN_HOME` at an empty place and hide the keys, endpoints and proxies of whoever runs the tests."""
+    """Point `PENGUIN_HOME` and `HOME` at empty places; hide the keys, endpoints and proxies of whoever runs the tests.
+
+    A login shell of ours then reads nobody's start-up files, which may be slow or take locks.
+    """
     for name in list(os.environ):
         if name.startswith("PENGUIN_") or name.upper().endswith(_SECRETIVE):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("PENGUIN_HOME", str(tmp_path_factory.getbasetemp() / f"penguin-home-{next(_homes)}"))
+    home = tmp_path_factory.getbasetemp() / f"penguin-home-{next(_homes)}"
+    monkeypatch.setenv("PENGUIN_HOME", str(home))
+    monkeypatch.setenv("HOME", str(home.with_name(f"{home.name}-user")))

@@ -45,7 +45,7 @@ def test_N6_an_activated_virtual_environment_stays_in_front(tmp_path: Path) -> N
     assert environment.variables(NO_MARK)["PATH"] == "/venv/bin:/opt/own/bin:/usr/bin"
 
 
-@pytest.mark.parametrize("profile", ["sleep 1000", "exit 3", "kill -9 $$"])
+@pytest.mark.parametrize("profile", ["sleep 1937", "exit 3", "kill -9 $$"])
 def test_N6_a_broken_start_up_file_is_told_and_keeps_nothing_from_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, is_running: Any
 ) -> None:
@@ -55,7 +55,7 @@ def test_N6_a_broken_start_up_file_is_told_and_keeps_nothing_from_running(
     assert environment.problem is not None
     assert "could not be read" in environment.problem
     assert environment.variables(NO_MARK)["KEPT"] == "yes"
-    assert not is_running("sleep 1000")
+    assert not is_running("sleep 1937")
 
 
 def test_N6_a_daemon_of_a_start_up_file_holds_nothing_up(tmp_path: Path) -> None:
@@ -103,3 +103,14 @@ async def test_N6_two_first_commands_share_one_capture(tmp_path: Path) -> None:
     await sessions.aclose()
     assert "".join(said) == "1\n1\n"
     assert (tmp_path / "log").read_text() == "run\n"
+
+
+def test_N6_a_slow_login_shell_may_give_back_its_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed outright, the start-up files of a version manager leave a lock that blocks every later shell."""
+    lock = tmp_path / "lock"
+    (tmp_path / ".bash_profile").write_text(f"trap 'rm -f {lock}; exit 1' TERM EXIT\ntouch {lock}\nsleep 60 & wait\n")
+    monkeypatch.setattr(shell_environment, "CAPTURE_TIMEOUT", 0.5)
+    environment = ShellEnvironment(base={"HOME": str(tmp_path), "SHELL": "/bin/bash", "PATH": "/usr/bin:/bin"})
+    environment.capture({})
+    assert "timed out" in (environment.problem or "")
+    assert not lock.exists()

@@ -32,6 +32,8 @@ HIDDEN_PATTERNS = ("PENGUIN_*", "*_API_KEY", "*_API_KEYS", "*_AUTH_TOKEN")
 CAPTURE_TIMEOUT = 5.0
 """Seconds the start-up files of the login shell may take."""
 
+_END_GRACE = 1.0
+
 _OF_THE_SHELL_ITSELF = ("_", "SHLVL", "PWD", "OLDPWD")
 
 
@@ -137,13 +139,22 @@ def _ask(shell: str, variables: Mapping[str, str], timeout: float) -> dict[str, 
             process.wait(timeout)
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                _end(process)
         answer.seek(0)
         variables_told = _parsed(answer.read())
     if not variables_told:
         raise subprocess.SubprocessError(f"it ended too early ({exit_words(process.returncode)})")
     return variables_told
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """First politely: a start-up file that holds a lock (version managers do) must get to give it back."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_END_GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _private_file() -> IO[bytes]:
