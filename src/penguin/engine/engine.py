@@ -22,8 +22,16 @@ from penguin.engine.turn import Turn, TurnSettings
 from penguin.protocol.builders import abort, assistant_text, now
 from penguin.protocol.errors import SessionBusy
 from penguin.protocol.events import ErrorDetail
-from penguin.protocol.interfaces import ApproveFn, Emit, EnvironmentInterface, LLMInterface, SupportsContextNotes
-from penguin.protocol.messages import Message, OmniMessage, ThinkingLevel, TokenCounts
+from penguin.protocol.interfaces import (
+    ApproveFn,
+    Emit,
+    EnvironmentInterface,
+    LLMInterface,
+    SupportsContextNotes,
+    SupportsTasks,
+    TaskStart,
+)
+from penguin.protocol.messages import Message, OmniMessage, Text, ThinkingLevel, TokenCounts
 
 TaskStop = Literal["completed", "failed", "aborted", "turn_limit", "budget"]
 
@@ -31,6 +39,7 @@ INTERRUPTED = "aborted by user"
 HOST_CANCELLED = "cancelled by the host program"
 
 _MOST_RESCUES = 2
+_TITLE_LENGTH = 60
 _NOT_COMPACTABLE = {
     "unsupported": "this session cannot be compacted: it was given one model and no way to make a fresh context",
     "empty": "there is nothing to compact yet",
@@ -192,6 +201,7 @@ class ContextEngine:
                 result = await task()
             if result is None:
                 result = self._conclude(self._stop_reason)
+            await self._tell_end()
         finally:
             # Reached without a result only when the host cancelled us: record it, then let it go on.
             if result is None:
@@ -223,6 +233,7 @@ class ContextEngine:
     # --- the task -----------------------------------------------------------------------------------
 
     async def _task(self, prompt: Sequence[Message], approve: ApproveFn | None, settings: TurnSettings) -> TaskResult:
+        self._tell_begin(prompt)
         if self.ledger.closed:
             await self._contexts.open_next()
         for notice in self.inbox.drain_notices():
@@ -305,6 +316,17 @@ class ContextEngine:
     def _context_notes(self) -> str:
         return self._environment.context_notes() if isinstance(self._environment, SupportsContextNotes) else ""
 
+    def _tell_begin(self, prompt: Sequence[Message]) -> None:
+        """Before anything of the task is recorded: the place it names is one to go back to."""
+        if isinstance(self._environment, SupportsTasks):
+            ledger = self.ledger
+            self._environment.begin_task(TaskStart(ledger.contexts, ledger.records, ledger.turns, _title(prompt)))
+
+    async def _tell_end(self) -> None:
+        if isinstance(self._environment, SupportsTasks):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await self._environment.end_task()
+
     # --- endings ------------------------------------------------------------------------------------
 
     def _stopped(self, stop_reason: TaskStop, why: str) -> TaskResult:
@@ -337,6 +359,11 @@ class ContextEngine:
         if self._trace.error is None:
             return result
         return TaskResult(result.stop_reason, result.text, result.usage, result.turns, result.error, self._trace.error)
+
+
+def _title(prompt: Sequence[Message]) -> str:
+    words = next((message.payload.text for message in prompt if isinstance(message.payload, Text)), "")
+    return " ".join(words[: 4 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
 
 
 def _difference(after: TokenCounts, before: TokenCounts) -> TokenCounts:

@@ -73,6 +73,8 @@ class Ledger:
         summary: what opens the next context after a summarizing compaction.
         opened_by_summary: whether this context began with such a summary.
         requests: the user's words since the last reply that asked for no tool, oldest first.
+        contexts: how many contexts the session has had, this one included.
+        records: how many records this context has so far, its configuration included.
 
     Example::
 
@@ -95,6 +97,8 @@ class Ledger:
         self.summary: str | None = None
         self.opened_by_summary = False
         self.requests: list[str] = []
+        self.contexts = 0
+        self.records = 0
         self._due: list[PendingCall] = []
         self._held: list[Message] = []
         self._attempts: list[Attempt] = []
@@ -107,6 +111,7 @@ class Ledger:
         """Take in one record; messages of children and unknown payloads change nothing."""
         if message.origin:
             return
+        self.records += 1
         match message.payload:
             case SessionMeta() as meta:
                 self._open_context(meta)
@@ -141,6 +146,7 @@ class Ledger:
     def _open_context(self, meta: SessionMeta) -> None:
         """A new file: the summary that opens it is its first user record."""
         self.meta = meta
+        self.contexts, self.records = self.contexts + 1, 1
         self.history = []
         self.turns = 0
         self.context_tokens = self.opening_tokens = 0

@@ -14,7 +14,7 @@ import anyio
 from penguin.environment.arguments import ArgumentCheck, parse_arguments
 from penguin.environment.function_tool import as_tool
 from penguin.environment.masking import Secrets
-from penguin.environment.output_segment import OutputSegment
+from penguin.environment.output_segment import Ending, OutputSegment
 from penguin.environment.repeats import RepeatLimits, Repeats
 from penguin.environment.tool import (
     DEFAULT_MAX_OUTPUT_LENGTH,
@@ -30,10 +30,12 @@ from penguin.environment.tool import (
 from penguin.environment.tool_run import ToolRun, describe_error, failed
 from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS, BUILTIN_TOOL_FACTORIES, SUBAGENT_TOOLS
 from penguin.environment.truncation import Truncation, archive_path
-from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, ToolExecutionRequest
+from penguin.protocol.blocks import ABORTED_BY_USER, interrupted
+from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, TaskStart, ToolExecutionRequest
 from penguin.protocol.messages import Message, Subagent, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
+    from penguin.environment.checkpoints.task_checkpoints import CheckpointConfig, TaskCheckpoints
     from penguin.environment.mcp.report import McpReport, McpToolOrigin
     from penguin.environment.mcp.servers import McpServers
 
@@ -78,6 +80,7 @@ class EnvironmentConfig:
     nothing is kept on disk. ``vision`` says whether the model takes images. ``vault`` maps names to secret values.
     ``custody_dir`` is where harness processes note that they run (N9). ``on_mcp_report`` hears of MCP servers that
     cannot be reached, and of those that came late; :meth:`Environment.take_mcp_reports` gives the same.
+    ``checkpoints`` says where the state before each task is kept for undo; without it, or a session id, none is.
     """
 
     workspace_dir: Path
@@ -92,10 +95,11 @@ class EnvironmentConfig:
     command_guard: CommandGuard | None = None
     custody_dir: Path | None = None
     on_mcp_report: Callable[[McpReport], None] | None = None
+    checkpoints: CheckpointConfig | None = None
 
 
 class Environment:
-    """A workspace with tools; satisfies ``EnvironmentInterface`` and ``SupportsContextNotes``.
+    """A workspace with tools; satisfies ``EnvironmentInterface``, ``SupportsContextNotes`` and ``SupportsTasks``.
 
     Raises:
         ValueError: Two tools share a name, or a name is not one that every provider accepts.
@@ -120,6 +124,7 @@ class Environment:
             config.confinement,
         )
         self._repeats = Repeats(config.repeat_limits)
+        self._checkpoints = _task_checkpoints(config, self.workspace_dir)
         self._secrets = Secrets(config.vault)
         self._guard = config.command_guard
         self._own = _by_name(_offered(config, self.setup))
@@ -194,8 +199,31 @@ class Environment:
         except Exception as error:  # noqa: BLE001 - the schema and its checker are third-party code
             segment.close(failed(describe_error(error)))
             return
+        if tool.definition.permission == "rw":
+            await self._keep_what_is(segment)
         ctx = self._context(request, segment, emit)
         await ToolRun(tool, args, ctx, segment).complete()
+
+    async def _keep_what_is(self, segment: OutputSegment) -> None:
+        """Before a task's first change: a checkpoint to go back to. Without one the task goes on all the same."""
+        if self._checkpoints is None:
+            return
+        try:
+            note = await self._checkpoints.before_change()
+        except BaseException:
+            segment.close(Ending("aborted", interrupted(ABORTED_BY_USER)))
+            raise
+        segment.add_note(note or "")
+
+    def begin_task(self, start: TaskStart) -> None:
+        """Remember where the task begins; nothing is looked at before it wants to change something."""
+        if self._checkpoints is not None:
+            self._checkpoints.begin_task(start)
+
+    async def end_task(self) -> None:
+        """Note how the task left the workspace, if it may have changed it."""
+        if self._checkpoints is not None:
+            await self._checkpoints.end_task()
 
     def _segment(self, call: ToolCall, tool: Tool | None, emit: Emit) -> OutputSegment:
         limit = tool.definition.max_output_length if tool else DEFAULT_MAX_OUTPUT_LENGTH
@@ -255,6 +283,14 @@ async def _close(part: Closable) -> None:
         await part.aclose()
     except Exception:  # noqa: BLE001 - the rest must be closed all the same
         _log.exception("%s could not be closed", type(part).__name__)
+
+
+def _task_checkpoints(config: EnvironmentConfig, workspace_dir: Path) -> TaskCheckpoints | None:
+    if config.checkpoints is None or not config.session_id:
+        return None
+    from penguin.environment.checkpoints.task_checkpoints import TaskCheckpoints  # noqa: PLC0415 - children have none
+
+    return TaskCheckpoints(config.checkpoints, workspace_dir, config.session_id)
 
 
 def _mcp_servers(config: EnvironmentConfig, workspace_dir: Path) -> McpServers | None:

@@ -182,3 +182,33 @@ class SupportsContextNotes(Protocol):
     def context_notes(self) -> str:
         """Live processes, files edited in this session and the like; may be empty."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStart:
+    """The place in a conversation where a task begins, so that one can go back to it.
+
+    Attributes:
+        context: which of the session's contexts, from 1; 0 when nothing is known of it.
+        records: how many records of that context come before the task.
+        requests: how many requests of that context were committed before it.
+        title: the beginning of its prompt.
+    """
+
+    context: int = 0
+    records: int = 0
+    requests: int = 0
+    title: str = ""
+
+
+@runtime_checkable
+class SupportsTasks(Protocol):
+    """Optional ability of an environment: be told where tasks begin and end."""
+
+    def begin_task(self, start: TaskStart) -> None:
+        """Called before anything of the task is recorded."""
+        ...
+
+    async def end_task(self) -> None:
+        """Called after the last record of the task, also when ``begin_task`` was not; never raises."""
+        ...

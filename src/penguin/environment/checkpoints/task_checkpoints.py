@@ -1,0 +1,181 @@
+"""The checkpoints of one session: taken before a task's first change, compared with at its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from msgspec.structs import replace as changed
+
+from penguin.detached import start_detached
+from penguin.environment.checkpoints.collect import collect, is_due
+from penguin.environment.checkpoints.limits import Limits
+from penguin.environment.checkpoints.records import SessionRecords, TaskRecord, timestamp
+from penguin.environment.checkpoints.scan import Stopped, Wish
+from penguin.environment.checkpoints.store import CheckpointStore
+from penguin.environment.function_tool import call_in_daemon_thread
+from penguin.protocol.interfaces import TaskStart
+
+_END_S = 2.0
+"""How long (s) a task's end may be held up; what takes longer is noted as not seen."""
+
+_log = logging.getLogger("penguin.environment")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """Where checkpoints go and what they cover.
+
+    ``directory`` is the store, shared by all sessions of an agent. ``excluded`` are directories that are never part
+    of a checkpoint, the data root above all.
+    """
+
+    directory: Path
+    excluded: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+class TaskCheckpoints:
+    """Takes at most one checkpoint a task, in a worker thread.
+
+    Example::
+
+        checkpoints = TaskCheckpoints(CheckpointConfig(directory), workspace, session_id)
+        checkpoints.begin_task(TaskStart(context=1, records=1, requests=0, title="Fix the build"))
+        note = await checkpoints.before_change()   # None, or why this task cannot be undone
+        await checkpoints.end_task()
+    """
+
+    def __init__(self, config: CheckpointConfig, workspace: Path, session_id: str) -> None:
+        self._config = config
+        self._store = CheckpointStore(config.directory)
+        self._part = self._store.of(workspace)
+        self._workspace = workspace
+        self._records = SessionRecords(self._store.sessions / session_id)
+        self._taking = anyio.Lock()
+        self._stopped = threading.Event()
+        self._clearing = threading.Event()
+        self._start: TaskStart | None = None
+        self._record: TaskRecord | None = None
+        self._said: set[str] = set()
+
+    def begin_task(self, start: TaskStart) -> None:
+        """A task begins; nothing is written yet."""
+        self._stopped.set()  # whatever an interrupted task left running in its thread
+        self._stopped = threading.Event()
+        self._start, self._record = start, None
+
+    async def before_change(self) -> str | None:
+        """Take the checkpoint of this task unless there is one.
+
+        The result is what to tell when there can be none; each reason is told once a session. Never raises but a
+        cancellation, which leaves the task without a checkpoint, as if it had not been asked for.
+        """
+        async with self._taking:
+            start, stopped = self._start, self._stopped
+            if start is None or self._record is not None:
+                return None
+            try:
+                self._record = await _in_thread(lambda: self._take(start, stopped))
+            except BaseException:
+                stopped.set()
+                raise
+        self._clear_away()
+        return self._told_once(self._record.problem)
+
+    async def end_task(self) -> None:
+        """Note the task, and what it left behind if it changed anything. Never raises but a cancellation."""
+        start, self._start = self._start, None
+        if start is None:
+            return
+        self._clearing.set()
+        stopped, record = self._stopped, self._record
+        try:
+            await _in_thread(lambda: self._note_end(record or self._new_record(start), stopped))
+        except OSError as error:
+            _log.warning("the end of a task could not be noted for undo: %s", error)
+        finally:
+            stopped.set()
+
+    # --- in the worker thread -----------------------------------------------------------------------------
+
+    def _take(self, start: TaskStart, stopped: threading.Event) -> TaskRecord:
+        try:
+            with self._store.adding(stopped):
+                record = self._new_record(start)
+                snapshot = self._part.take(self._wish(self._config.limits, stopped))
+                top = next((each.why for each in snapshot.seen.manifest.skipped if not each.path), None)
+                if top is not None:
+                    return changed(record, problem=f"the workspace is not covered: {top}")
+                record = changed(record, before=snapshot.name)
+                self._note(record)
+                return record
+        except Exception as error:  # noqa: BLE001 - a task goes on without a checkpoint, whatever is wrong with it
+            _log.warning("no checkpoint was taken", exc_info=error)
+            words = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+            return changed(self._new_record(start), problem=words)
+
+    def _note_end(self, record: TaskRecord, stopped: threading.Event) -> None:
+        with self._store.adding(stopped):
+            self._note(changed(record, after=self._state_at_end(stopped)) if record.before else record)
+
+    def _state_at_end(self, stopped: threading.Event) -> str:
+        """The manifest of now; empty when that takes too long, since half of one would make changes up."""
+        snapshot = self._part.take(self._wish(replace(self._config.limits, seconds=_END_S), stopped))
+        return snapshot.name if snapshot.seen.in_time else ""
+
+    def _new_record(self, start: TaskStart) -> TaskRecord:
+        return TaskRecord(
+            number=self._records.next_number(),
+            workspace=str(self._workspace),
+            started=timestamp(),
+            title=start.title,
+            context=start.context,
+            records=start.records,
+            requests=start.requests,
+        )
+
+    def _note(self, record: TaskRecord) -> None:
+        self._records.write(record)
+        self._records.forget_steps()
+
+    def _wish(self, limits: Limits, stopped: threading.Event) -> Wish:
+        return Wish(limits, (*self._config.excluded, self._config.directory), stopped=stopped)
+
+    # --- around it ------------------------------------------------------------------------------------------
+
+    def _told_once(self, problem: str) -> str | None:
+        if not problem or problem in self._said:
+            return None
+        self._said.add(problem)
+        return f"[no checkpoint: {problem}; the changes of this task cannot be undone]"
+
+    def _clear_away(self) -> None:
+        """Old checkpoints go while the task works; nobody waits for it, and the next one takes up what it left."""
+        if not is_due(self._store):
+            return
+        self._clearing = stopped = threading.Event()
+
+        async def in_background() -> None:
+            try:
+                await _in_thread(lambda: collect(self._store, stopped=stopped))
+            except (OSError, Stopped) as error:
+                _log.info(
+                    "old checkpoints were not cleared away: %s",
+                    "the task ended before" if isinstance(error, Stopped) else error,
+                )
+            finally:
+                stopped.set()
+
+        start_detached(in_background, "clear away old checkpoints")
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    # Abandoned when cancelled: the thread sees its `stopped` event at the next file.
+    return await call_in_daemon_thread(work, "penguin checkpoint")
