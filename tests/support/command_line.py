@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from penguin.state.paths import DataRoot
 from penguin.state.project import ModelEntry, ProjectConfigFile
@@ -49,9 +49,14 @@ class Place:
             **self.variables,
         }
 
-    def connect(self, base_url: str) -> None:
+    def connect(self, base_url: str, **more: Any) -> None:
         entry = ModelEntry(
-            provider="custom", model_id="m", client_type="openai-chat", base_url=base_url, api_key="k-of-the-test"
+            provider="custom",
+            model_id="m",
+            client_type="openai-chat",
+            base_url=base_url,
+            api_key="k-of-the-test",
+            **more,
         )
         ProjectConfigFile(DataRoot(self.home).project().config).add_model(entry, default=True)
 
