@@ -179,6 +179,23 @@ async def test_steering_through_the_session() -> None:
     assert ticket.state == "delivered"
 
 
+async def test_E16_words_that_come_while_the_task_makes_its_trace_durable_are_dropped_with_it() -> None:
+    """Found by the state machine: they stayed `waiting` for ever and turned up in the next task."""
+    session, trace = session_of("ok", "next")
+    late: list[Any] = []
+
+    async def sync() -> None:
+        if any(isinstance(record.payload, RequestEnd) for record in trace.records) and not late:
+            late.append(session.steer("too late"))
+        await anyio.lowlevel.checkpoint()
+
+    trace.sync = sync  # type: ignore[method-assign]
+    await session.ask("hi")
+    assert late[0].state == "dropped"
+    await session.ask("and?")
+    assert "too late" not in [text_of(record) for record in trace.records]
+
+
 async def test_K2_a_lagging_reader_gets_merged_deltas_and_loses_nothing() -> None:
     feed = Feed()
     feed.put(partial_text("start"))

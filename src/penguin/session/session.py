@@ -138,7 +138,8 @@ class Session:
                     budgets=budgets,
                 )
             finally:
-                self._feed, self._stop_reason, self._reserved = None, None, False
+                self._feed = None
+                self._free()
 
         return TaskStream(self._reserve, run_task, self._stop)
 
@@ -179,7 +180,7 @@ class Session:
         try:
             return await self.engine.compact(interrupted=self._stop_reason)
         finally:
-            self._stop_reason, self._reserved = None, False
+            self._free()
 
     def compactability(self) -> Compactability:
         """``ok``, ``unsupported`` (one fixed model), ``empty`` or ``just_compacted``."""
@@ -245,6 +246,11 @@ class Session:
         """Taken when a stream starts, before its task had a chance to run: no second one slips in between."""
         self._check_idle()
         self._reserved = True
+
+    def _free(self) -> None:
+        """The next task may come. What was said while this one made its trace durable comes too late for it."""
+        self.engine.inbox.drop()
+        self._stop_reason, self._reserved = None, False
 
     def _stop(self, reason: str) -> None:
         if self._reserved:
