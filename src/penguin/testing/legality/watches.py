@@ -45,8 +45,10 @@ class SignatureWatch:
             if entry.signed:
                 self._issued.setdefault(entry.signed, len(self._issued))
                 before.append(entry.signed)
-            if entry.call_id and before:
-                self._with_call.setdefault(entry.call_id, list(before))
+            if entry.call_id:
+                # An id that comes twice is made unique on the way, and no longer tells which call it was.
+                known = entry.call_id in self._with_call
+                self._with_call[entry.call_id] = [] if known else list(before)
 
     def check(self, body: dict[str, Any]) -> list[str]:
         """What is wrong with the signed items of a request."""
