@@ -37,6 +37,7 @@ CALL = '{"name": "write_file", "arguments": {"file_path": "hello.txt", "content"
         '{"tool_calls": [' + CALL + "]}",
         json.dumps({"name": "write_file", "arguments": '{"file_path": "hello.txt", "content": "hi"}'}),
         CALL.replace("{", "{{").replace("}", "}}"),
+        "{" + CALL,  # seen from Qwen2.5-Coder 1.5B: doubled at the start, not at the end
         "{" + CALL + "}",
         "```json\n" + CALL.replace("{", "{{").replace("}", "}}") + "\n```",
         json.dumps(json.loads(CALL), indent=4),

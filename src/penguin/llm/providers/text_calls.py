@@ -126,7 +126,7 @@ def _undoubled(text: str, position: int) -> list[str]:
     if not re.match(r"\[?\s*\{\{", rest):
         return []
     outer_only = re.sub(r"\{\{", "{", rest, count=1)
-    return [_outside_strings(rest), _without_last_brace(outer_only)]
+    return [_outside_strings(rest), outer_only, _without_last_brace(outer_only)]
 
 
 def _outside_strings(text: str) -> str:
