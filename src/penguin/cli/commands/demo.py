@@ -17,14 +17,24 @@ if TYPE_CHECKING:
     from penguin.agent.agent import Agent
     from penguin.cli.stopping import Stop
     from penguin.state.paths import AgentPaths
+    from penguin.state.project import ClientType
 
 _PROVIDER, _MODEL = "demo", "scripted"
+PROTOCOLS = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
+_AT_THE_HOST = frozenset({"anthropic-messages", "gemini"})
 
 
 @click.command()
 @click.option("--fast", is_flag=True, help="Do not slow the scripted words down to reading speed.")
+@click.option(
+    "--client-type",
+    type=click.Choice(PROTOCOLS),
+    default=PROTOCOLS[0],
+    show_default=True,
+    help="The protocol the scripted model speaks.",
+)
 @place_options
-def demo(*, fast: bool, root: Path | None, project_id: str, agent_id: str) -> int:
+def demo(*, fast: bool, client_type: ClientType, root: Path | None, project_id: str, agent_id: str) -> int:
     """Watch a whole session: a failing test is found, understood and mended.
 
     The model's words come from a script, served over real HTTP on this machine; requests, tools, approvals,
@@ -37,13 +47,13 @@ def demo(*, fast: bool, root: Path | None, project_id: str, agent_id: str) -> in
     paths = agent_paths(root, project_id, agent_id)
 
     async def work(stop: Stop) -> int:
-        return await _demo(paths, stop, delay=0.0 if fast else 0.012)
+        return await _demo(paths, stop, client_type, delay=0.0 if fast else 0.012)
 
     status: int | None = anyio.run(stoppable, work)
     return INTERRUPTED if status is None else status
 
 
-async def _demo(paths: AgentPaths, stop: Stop, *, delay: float) -> int:
+async def _demo(paths: AgentPaths, stop: Stop, client_type: ClientType, *, delay: float) -> int:
     from penguin.cli.display import TerminalDisplay  # noqa: PLC0415 - as the imports below
     from penguin.cli.task_run import closing, run_task  # noqa: PLC0415
     from penguin.testing import ScriptedProvider  # noqa: PLC0415
@@ -51,8 +61,9 @@ async def _demo(paths: AgentPaths, stop: Stop, *, delay: float) -> int:
 
     paths, workspace = _workspace(paths)
     async with ScriptedProvider(demo_turns(delta_delay=delay)) as provider:
-        _introduce(provider.base_url, DEMO_PROMPT)
-        agent = _agent(paths, provider.base_url)
+        base_url = provider.host_url if client_type in _AT_THE_HOST else provider.base_url
+        _introduce(base_url, DEMO_PROMPT)
+        agent = _agent(paths, client_type, base_url)
         async with closing(await agent.create_session(workspace_dir=workspace)) as session:
             status = await run_task(session, [DEMO_PROMPT], TerminalDisplay(sys.stdout), stop)
             _conclude(session.trace_path, workspace)
@@ -77,14 +88,14 @@ def _workspace(paths: AgentPaths) -> tuple[AgentPaths, Path]:
     return paths, workspace
 
 
-def _agent(paths: AgentPaths, base_url: str) -> Agent:
+def _agent(paths: AgentPaths, client_type: ClientType, base_url: str) -> Agent:
     """An agent as it comes, whatever the user has configured, with the scripted model as its only one."""
     from penguin.agent.agent import Agent  # noqa: PLC0415 - with it comes everything else
     from penguin.state.agent_files import AgentConfig  # noqa: PLC0415
     from penguin.state.project import ModelEntry, ProjectConfig  # noqa: PLC0415
 
     entry = ModelEntry(
-        provider=_PROVIDER, model_id=_MODEL, client_type="openai-chat", base_url=base_url, api_key="not-needed"
+        provider=_PROVIDER, model_id=_MODEL, client_type=client_type, base_url=base_url, api_key="not-needed"
     )
     return Agent(paths=paths, project=ProjectConfig(models=(entry,)), config=AgentConfig())
 
