@@ -45,7 +45,11 @@ async def listen(base_url: str, size: int) -> float:
 async def drain(base_url: str, parse: Callable[[bytes], Any]) -> float:
     """CPU seconds of the bare minimum: the same client, the same bytes, each event parsed and dropped."""
     url = f"{base_url}/chat/completions"
-    body: dict[str, Any] = {"model": "m", "stream": True, "messages": []}
+    body: dict[str, Any] = {
+        "model": "m",
+        "stream": True,
+        "messages": [{"role": "user", "content": "Tell me everything"}],
+    }
     parsed = 0
     before = cpu_seconds()
     async with httpx2.AsyncClient(verify=False) as client, client.stream("POST", url, json=body) as response:
