@@ -26,7 +26,7 @@ def test_C1_run_completes_the_demos_task(place: Place, client_type: str) -> None
     for name, content in demo_workspace_files().items():
         (place.workspace / name).write_text(content)
     (wire,) = [wire for wire in WIRES if wire.name == client_type]
-    with serve_in_thread(demo_turns()) as provider:
+    with serve_in_thread(demo_turns(delta_delay=0)) as provider:
         base_url = provider.host_url if client_type in AT_THE_HOST else provider.base_url
         added = place.run(
             *("config", "model", "add", "--provider", "custom", "--model-id", "m", "--client-type", client_type),
