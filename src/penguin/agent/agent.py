@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
+
 from penguin.agent.assembly import Assembly, Parts
 from penguin.engine.budget import Limits
-from penguin.protocol.errors import ConfigError, ResumeError
+from penguin.protocol.errors import ConfigError, ResumeError, SessionBusy
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
 from penguin.protocol.messages import ThinkingLevel
 from penguin.session.resume import recover
@@ -25,6 +29,7 @@ from penguin.trace.names import files_of, is_session_id, lock_path, new_session_
 if TYPE_CHECKING:
     from penguin.agent.approvals import ProjectRules
     from penguin.agent.replay import ReplayReport
+    from penguin.agent.undo import Checkpoint, FileChange, Undo, UndoReport
     from penguin.environment.sandbox.settings import SandboxMode, SandboxSettings
 
 
@@ -199,6 +204,114 @@ class Agent:
         )
         fork_trace(files, plan)
         return copy
+
+    def checkpoints(self, session_id: str | None = None) -> list[Checkpoint]:
+        """The tasks of a session one can go back before, oldest first; the session written to last without an id.
+
+        Raises:
+            ResumeError: no such session.
+        """
+        return self._undo().checkpoints(self._existing(session_id))
+
+    async def diff(self, session: str | Session | None = None, *, to: int | None = None) -> list[FileChange]:
+        """What a session's tasks changed in its workspace, seen from now.
+
+        Args:
+            session: which one; the one written to last without it.
+            to: the first task that counts; the last one otherwise.
+
+        Raises:
+            ResumeError: no such session.
+            UndoError: no such task, or its files are no longer kept.
+        """
+        session_id = self._existing(session.id if isinstance(session, Session) else session)
+        return await anyio.to_thread.run_sync(self._undo().diff, session_id, to)
+
+    async def undo(
+        self,
+        session: str | Session | None = None,
+        *,
+        to: int | None = None,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> UndoReport:
+        """Go back to before a task: restore the files it changed, and copy the conversation as it was then.
+
+        What the files are now is kept first, for :meth:`redo`. Git's own files are left alone. Once restoring has
+        begun it goes on to its end, also when this call is cancelled.
+
+        Args:
+            session: a session that no process has open, or an open and idle one of this process; the one written
+                to last without it.
+            to: go back to before this task; otherwise the last one that is not undone.
+            files: whether to restore files.
+            conversation: whether to copy the conversation; ``report.conversation`` is then the session to go on with.
+            force: restore also what others changed since.
+            dry_run: change nothing and only report.
+
+        Raises:
+            ResumeError: no such session.
+            SessionBusy, SessionLocked: a task runs, or another process has the session open.
+            UndoError: nothing to undo, or its files are no longer kept.
+            UndoConflict: others changed since what would be restored; look at ``report.conflicts`` of a dry run.
+
+        Example::
+
+            preview = await agent.undo(dry_run=True)
+            report = await agent.undo()
+            session = await agent.resume_session(report.conversation)
+        """
+        from penguin.agent.undo import UndoWish  # noqa: PLC0415 - few processes undo anything
+
+        wish = UndoWish(to, files, conversation, force, dry_run)
+        with self._idle(session) as session_id:
+            return await anyio.to_thread.run_sync(self._undo().undo, session_id, wish)
+
+    async def redo(
+        self, session: str | Session | None = None, *, force: bool = False, dry_run: bool = False
+    ) -> UndoReport:
+        """Take the last undo back that made this session or was done in it, unless a task ran since.
+
+        Args:
+            session: as for :meth:`undo`: for an undo of the conversation that is the copy it made;
+                ``report.conversation`` is then the session it came from.
+            force: restore also what others changed since.
+            dry_run: change nothing and only report.
+
+        Raises:
+            ResumeError, SessionBusy, SessionLocked, UndoError, UndoConflict: as for :meth:`undo`.
+        """
+        with self._idle(session) as session_id:
+            call = partial(self._undo().redo, session_id, force=force, dry_run=dry_run)
+            return await anyio.to_thread.run_sync(call)
+
+    def _undo(self) -> Undo:
+        from penguin.agent.undo import Undo  # noqa: PLC0415 - few processes undo anything
+
+        return Undo(self.paths, self._fork_before)
+
+    def _fork_before(self, source: str, place: tuple[int, int]) -> str:
+        from penguin.trace.fork import ForkPlan, fork_trace  # noqa: PLC0415 - as above
+
+        copy = new_session_id()
+        scratchpads = (self.paths.scratchpad(source), self.paths.scratchpad(copy))
+        plan = ForkPlan(copy, self.paths.traces, before=place, scratchpads=scratchpads)
+        fork_trace(files_of(self.paths.traces, source), plan)
+        return copy
+
+    @contextmanager
+    def _idle(self, session: str | Session | None) -> Iterator[str]:
+        """The id of a session in which no task runs, and none will begin elsewhere."""
+        if isinstance(session, Session):
+            if session.busy:
+                raise SessionBusy("a task is running in this session; wait for its end or interrupt it first")
+            yield session.id
+            return
+        session_id = self._existing(session)
+        with SessionLock(lock_path(self.paths.traces, session_id)):
+            yield session_id
 
     def approval_rules(self) -> ProjectRules:
         """The project's learnt approval rules, to hand to an :class:`Approval` or to list and remove."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penguin.agent.checkpoint_places import checkpoint_config
 from penguin.agent.command_guard import LazyCommandPolicy
 from penguin.agent.confinement import chosen_settings, prompt_with, session_sandbox
 from penguin.agent.models import choose_model, described, model_config
@@ -50,6 +51,7 @@ from penguin.trace.writer import TraceWriter
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from penguin.environment.checkpoints.limits import CheckpointConfig
     from penguin.environment.sandbox.settings import SandboxMode, SandboxSettings
 
 Identity = tuple[str, str, str | None]
@@ -306,8 +308,13 @@ class Assembly:
                 session_id=session_id,
                 vision=model.vision,
                 confinement=lent.sandbox,
+                checkpoints=self._checkpoints(parts),
             )
         )
+
+    def _checkpoints(self, parts: Parts) -> CheckpointConfig | None:
+        """A subagent works inside a task of its parent, whose checkpoint covers what it does."""
+        return checkpoint_config(self.paths) if parts.trace and not parts.is_child else None
 
     def _system_prompt(self, parts: Parts, session_id: str, model: ModelConfig) -> str:
         values = gather_values(

@@ -35,7 +35,8 @@ from penguin.protocol.interfaces import Emit, Permission, SupportsContextNotes, 
 from penguin.protocol.messages import Message, Subagent, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
-    from penguin.environment.checkpoints.task_checkpoints import CheckpointConfig, TaskCheckpoints
+    from penguin.environment.checkpoints.limits import CheckpointConfig
+    from penguin.environment.checkpoints.task_checkpoints import TaskCheckpoints
     from penguin.environment.mcp.report import McpReport, McpToolOrigin
     from penguin.environment.mcp.servers import McpServers
 
@@ -124,7 +125,9 @@ class Environment:
             config.confinement,
         )
         self._repeats = Repeats(config.repeat_limits)
-        self._checkpoints = _task_checkpoints(config, self.workspace_dir)
+        self._checkpoint_config = config.checkpoints if config.session_id else None
+        self._checkpoints: TaskCheckpoints | None = None
+        self._task: TaskStart | None = None
         self._secrets = Secrets(config.vault)
         self._guard = config.command_guard
         self._own = _by_name(_offered(config, self.setup))
@@ -206,10 +209,11 @@ class Environment:
 
     async def _keep_what_is(self, segment: OutputSegment) -> None:
         """Before a task's first change: a checkpoint to go back to. Without one the task goes on all the same."""
-        if self._checkpoints is None:
+        checkpoints = self._task_checkpoints()
+        if checkpoints is None:
             return
         try:
-            note = await self._checkpoints.before_change()
+            note = await checkpoints.before_change()
         except BaseException:
             segment.close(Ending("aborted", interrupted(ABORTED_BY_USER)))
             raise
@@ -217,13 +221,25 @@ class Environment:
 
     def begin_task(self, start: TaskStart) -> None:
         """Remember where the task begins; nothing is looked at before it wants to change something."""
+        self._task = start
         if self._checkpoints is not None:
             self._checkpoints.begin_task(start)
 
     async def end_task(self) -> None:
-        """Note how the task left the workspace, if it may have changed it."""
-        if self._checkpoints is not None:
-            await self._checkpoints.end_task()
+        """Note the task for undo, and how it left the workspace if it may have changed it."""
+        checkpoints = self._task_checkpoints()
+        if checkpoints is not None:
+            await checkpoints.end_task()
+
+    def _task_checkpoints(self) -> TaskCheckpoints | None:
+        """Made when a task first needs them: what they import would delay the first request."""
+        config = self._checkpoint_config
+        if self._checkpoints is None and config is not None and self._task is not None:
+            from penguin.environment.checkpoints.task_checkpoints import TaskCheckpoints  # noqa: PLC0415 - see above
+
+            self._checkpoints = TaskCheckpoints(config, self.workspace_dir, self.setup.session_id)
+            self._checkpoints.begin_task(self._task)
+        return self._checkpoints
 
     def _segment(self, call: ToolCall, tool: Tool | None, emit: Emit) -> OutputSegment:
         limit = tool.definition.max_output_length if tool else DEFAULT_MAX_OUTPUT_LENGTH
@@ -283,14 +299,6 @@ async def _close(part: Closable) -> None:
         await part.aclose()
     except Exception:  # noqa: BLE001 - the rest must be closed all the same
         _log.exception("%s could not be closed", type(part).__name__)
-
-
-def _task_checkpoints(config: EnvironmentConfig, workspace_dir: Path) -> TaskCheckpoints | None:
-    if config.checkpoints is None or not config.session_id:
-        return None
-    from penguin.environment.checkpoints.task_checkpoints import TaskCheckpoints  # noqa: PLC0415 - children have none
-
-    return TaskCheckpoints(config.checkpoints, workspace_dir, config.session_id)
 
 
 def _mcp_servers(config: EnvironmentConfig, workspace_dir: Path) -> McpServers | None:

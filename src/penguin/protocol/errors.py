@@ -11,7 +11,9 @@
     │   ├── SessionBusy       a task is already running
     │   ├── SessionClosed     the session was closed
     │   ├── SessionLocked     another process owns the session
-    │   └── ResumeError       the conversation cannot be continued as it is
+    │   ├── ResumeError       the conversation cannot be continued as it is
+    │   └── UndoError         there is nothing to undo, or what it needs is no longer kept
+    │       └── UndoConflict  it would destroy what others changed since
     ├── TraceError            a trace file cannot be read
     ├── ResultNotReady        ``stream.result`` before the end
     └── ScriptError           a scripted model or provider was used against its script
@@ -87,6 +89,21 @@ class SessionLocked(SessionError):
 
 class ResumeError(SessionError):
     """The conversation cannot be continued as it is; the text says what is missing and what to do."""
+
+
+class UndoError(SessionError):
+    """A task cannot be undone or redone; the text says why. Nothing was changed."""
+
+
+class UndoConflict(UndoError):
+    """Undo or redo would destroy what others changed since; nothing was changed.
+
+    ``paths`` are relative to the workspace, names that are no text with surrogate escapes.
+    """
+
+    def __init__(self, message: str, paths: list[str]) -> None:
+        self.paths = paths
+        super().__init__(message)
 
 
 class TraceError(PenguinError):

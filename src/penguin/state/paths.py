@@ -192,6 +192,11 @@ class AgentPaths(Struct, frozen=True):
         """Archived states of the agent."""
         return self.path / "snapshots"
 
+    @property
+    def checkpoints(self) -> Path:
+        """What workspaces held before tasks changed them, for undo."""
+        return self.snapshots / "checkpoints"
+
     def new_temporary_workspace(self) -> Path:
         """Create an empty private directory ``workspaces/tmp-<8 hex>``; raises ConfigError when that fails."""
         make_private_directory(self.workspaces)

@@ -32,12 +32,14 @@ class ForkPlan:
     """What becomes different in the copy; ``None`` stays as it was.
 
     ``at_request`` counts committed requests of the last context from 1; the copy ends with that one
-    and the answers to its calls. ``scratchpads`` are the old and the new directory of local files.
+    and the answers to its calls. ``before`` is a place instead, as a context (from 1) and the number of its records
+    that stay; nothing later is copied. ``scratchpads`` are the old and the new directory of local files.
     """
 
     session_id: str
     traces_dir: Path
     at_request: int | None = None
+    before: tuple[int, int] | None = None
     provider: str | None = None
     model_id: str | None = None
     workspace: str | None = None
@@ -57,9 +59,10 @@ def fork_trace(files: Sequence[Path], plan: ForkPlan) -> list[Path]:
         fork_trace(files_of(traces, old), ForkPlan(new_session_id(), traces, at_request=3))
     """
     copies: list[Path] = []
+    retained = files if plan.before is None else files[: plan.before[0]]
     try:
-        for index, file in enumerate(files, start=1):
-            lines = _lines(file, plan, cut=plan.at_request if file is files[-1] else None)
+        for index, file in enumerate(retained, start=1):
+            lines = _lines(file, plan, last=file is retained[-1])
             copies.append(_write(trace_path(plan.traces_dir, plan.session_id, index), lines))
     except BaseException:
         for copy in copies:
@@ -69,11 +72,25 @@ def fork_trace(files: Sequence[Path], plan: ForkPlan) -> list[Path]:
     return copies
 
 
-def _lines(file: Path, plan: ForkPlan, cut: int | None) -> Iterator[bytes]:
+def _lines(file: Path, plan: ForkPlan, *, last: bool) -> Iterator[bytes]:
     reader = TraceReader(file)
-    records = iter(reader) if cut is None else _until(reader, cut)
+    records = iter(reader)
+    if last and plan.at_request is not None:
+        records = _until(reader, plan.at_request)
+    elif last and plan.before is not None:
+        records = _first(reader, plan.before[1])
     for message in records:
         yield _moved(_changed(message, reader.line, plan), plan)
+
+
+def _first(reader: TraceReader, count: int) -> Iterator[Message]:
+    """The first records, counted as the ledger counts them: those of children are none of this session's."""
+    seen = 0
+    for message in reader:
+        seen += not message.origin
+        if seen > count:
+            return
+        yield message
 
 
 def _until(reader: TraceReader, cut: int) -> Iterator[Message]:

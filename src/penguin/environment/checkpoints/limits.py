@@ -1,8 +1,9 @@
-"""How much a checkpoint covers."""
+"""Where checkpoints go and how much one covers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 MIB = 1024 * 1024
 
@@ -26,3 +27,16 @@ class Limits:
     ignored_files: int = 1_000
     ignored_bytes: int = 16 * MIB
     seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """Where checkpoints go and what they cover.
+
+    ``directory`` is the store, shared by all sessions of an agent. ``excluded`` are directories that are never part
+    of a checkpoint, the data root above all.
+    """
+
+    directory: Path
+    excluded: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=Limits)

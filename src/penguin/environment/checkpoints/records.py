@@ -51,6 +51,7 @@ class UndoStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         present: the manifest of what was there before; empty when no files were restored.
         restored: the manifest that was restored.
         at: ISO 8601, UTC.
+        finished: whether all of it was done; a step that was cut short is done again by the next undo.
     """
 
     number: int
@@ -59,6 +60,7 @@ class UndoStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     present: str = ""
     restored: str = ""
     at: str = ""
+    finished: bool = False
 
 
 class SessionRecords:

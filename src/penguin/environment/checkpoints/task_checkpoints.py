@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,8 +13,7 @@ import anyio
 from msgspec.structs import replace as changed
 
 from penguin.detached import start_detached
-from penguin.environment.checkpoints.collect import collect, is_due
-from penguin.environment.checkpoints.limits import Limits
+from penguin.environment.checkpoints.limits import CheckpointConfig, Limits
 from penguin.environment.checkpoints.records import SessionRecords, TaskRecord, timestamp
 from penguin.environment.checkpoints.scan import Stopped, Wish
 from penguin.environment.checkpoints.store import CheckpointStore
@@ -26,19 +25,6 @@ _END_S = 2.0
 
 _log = logging.getLogger("penguin.environment")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointConfig:
-    """Where checkpoints go and what they cover.
-
-    ``directory`` is the store, shared by all sessions of an agent. ``excluded`` are directories that are never part
-    of a checkpoint, the data root above all.
-    """
-
-    directory: Path
-    excluded: tuple[Path, ...] = ()
-    limits: Limits = field(default_factory=Limits)
 
 
 class TaskCheckpoints:
@@ -64,6 +50,7 @@ class TaskCheckpoints:
         self._start: TaskStart | None = None
         self._record: TaskRecord | None = None
         self._said: set[str] = set()
+        self._looked = False
 
     def begin_task(self, start: TaskStart) -> None:
         """A task begins; nothing is written yet."""
@@ -95,11 +82,11 @@ class TaskCheckpoints:
         if start is None:
             return
         self._clearing.set()
-        stopped, record = self._stopped, self._record
+        stopped, record = threading.Event(), self._record
         try:
             await _in_thread(lambda: self._note_end(record or self._new_record(start), stopped))
-        except OSError as error:
-            _log.warning("the end of a task could not be noted for undo: %s", error)
+        except Exception as error:  # noqa: BLE001 - the task is over, whatever is wrong with its note
+            _log.warning("the end of a task could not be noted for undo", exc_info=error)
         finally:
             stopped.set()
 
@@ -114,7 +101,8 @@ class TaskCheckpoints:
                 if top is not None:
                     return changed(record, problem=f"the workspace is not covered: {top}")
                 record = changed(record, before=snapshot.name)
-                self._note(record)
+                if not stopped.is_set():
+                    self._note(record)
                 return record
         except Exception as error:  # noqa: BLE001 - a task goes on without a checkpoint, whatever is wrong with it
             _log.warning("no checkpoint was taken", exc_info=error)
@@ -157,23 +145,29 @@ class TaskCheckpoints:
         return f"[no checkpoint: {problem}; the changes of this task cannot be undone]"
 
     def _clear_away(self) -> None:
-        """Old checkpoints go while the task works; nobody waits for it, and the next one takes up what it left."""
-        if not is_due(self._store):
+        """Old checkpoints go while the task works; nobody waits for it, and the next session takes up what it left."""
+        if self._looked:
             return
+        self._looked = True
         self._clearing = stopped = threading.Event()
 
         async def in_background() -> None:
             try:
-                await _in_thread(lambda: collect(self._store, stopped=stopped))
+                await _in_thread(lambda: _collect(self._store, stopped))
             except (OSError, Stopped) as error:
-                _log.info(
-                    "old checkpoints were not cleared away: %s",
-                    "the task ended before" if isinstance(error, Stopped) else error,
-                )
+                why = "the task ended before" if isinstance(error, Stopped) else error
+                _log.info("old checkpoints were not cleared away: %s", why)
             finally:
                 stopped.set()
 
         start_detached(in_background, "clear away old checkpoints")
+
+
+def _collect(store: CheckpointStore, stopped: threading.Event) -> None:
+    from penguin.environment.checkpoints.collect import collect, is_due  # noqa: PLC0415 - seldom due, slow to import
+
+    if is_due(store):
+        collect(store, stopped=stopped)
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
