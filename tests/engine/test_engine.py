@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import pytest
 from tests.support.engine_kit import Drive, allow, call_id_of, text_of
@@ -270,3 +272,70 @@ async def test_all_requests_have_ends() -> None:
     begins = sum(isinstance(message.payload, RequestBegin) for message in drive.stream)
     ends = sum(isinstance(message.payload, RequestEnd) for message in drive.stream)
     assert begins == ends == 2
+
+
+@pytest.mark.parametrize("depth", [500, 3000, 100_000])
+async def test_E5_L10_arguments_nested_without_end_are_answered(depth: int) -> None:
+    deep = '{"text":' + "[" * depth + "]" * depth + "}"
+    drive = Drive([turn(call("silent", deep, id="a"), call("echo", {"text": "fine"}, id="b")), "ok"])
+    result = await drive.run()
+    assert result.text == "ok"
+    first, second = drive.sent_texts()
+    assert first.startswith("[tool error]")
+    assert second == "fine"
+    drive.check()
+
+
+async def test_P12_lone_surrogates_in_arguments_are_replaced_and_not_refused() -> None:
+    drive = Drive([turn(call("echo", '{"text": "a\\ud800"}', id="a")), "ok"])
+    await drive.run()
+    assert drive.environment.executed == ["a"]
+
+
+async def test_L10_the_complaint_names_the_position() -> None:
+    drive = Drive([turn(call("echo", '{"text": "x", }', id="a")), "ok"])
+    await drive.run()
+    assert "char 14" in drive.sent_texts()[0]
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), KeyError("x"), GeneratorExit()])
+async def test_E3_whatever_an_approval_callback_raises_means_deny(fault: BaseException) -> None:
+    async def approve(tool_call: OmniMessage[ToolCall]) -> Decision:
+        if tool_call.payload.tool_call_id == "a":
+            raise fault
+        return "allow"
+
+    drive = Drive([turn(call("echo", id="a"), call("echo", id="b"), call("echo", id="c")), "ok"])
+    result = await drive.run(approve=approve)
+    assert result.stop_reason == "completed"
+    assert drive.environment.executed == ["b", "c"]
+    drive.check()
+
+
+async def test_E3_other_answers_than_allow_mean_deny_and_a_plain_function_will_do() -> None:
+    for answer, executed in (("allow", ["a"]), ("yes", []), (True, []), (None, [])):
+        drive = Drive([turn(call("echo", id="a")), "ok"])
+        await drive.run(approve=lambda tool_call, answer=answer: answer)  # type: ignore[misc]
+        assert drive.environment.executed == executed
+        drive.check()
+
+
+def test_E3_a_callback_that_ends_with_a_cancellation_of_its_own_means_deny() -> None:
+    """A closed web client cancels the future its approval waits for; the other calls still get theirs."""
+
+    async def approve(tool_call: OmniMessage[ToolCall]) -> Decision:
+        if tool_call.payload.tool_call_id == "a":
+            future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+            future.cancel()
+            return await future
+        return "allow"
+
+    async def main() -> Drive:
+        drive = Drive([turn(call("echo", id="a"), call("echo", id="b"), call("echo", id="c")), "ok"])
+        assert (await drive.run(approve=approve)).stop_reason == "completed"
+        return drive
+
+    drive = asyncio.run(main())
+    assert drive.environment.executed == ["b", "c"]
+    assert [word for word in drive.outline() if word.startswith(("allow", "deny"))] == ["deny a", "allow b", "allow c"]
+    drive.check()

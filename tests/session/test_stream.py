@@ -243,3 +243,11 @@ def test_E10_a_loop_that_shuts_down_records_the_abort() -> None:
     kept: list[Any] = []
     asyncio.run(main())
     assert ends_with_abort(trace.records)
+
+
+async def test_E9_what_cannot_be_called_is_no_approval() -> None:
+    session, _ = session_of()
+    with pytest.raises(TypeError, match="allow_all"):
+        session.run("hi", approve="allow-all")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not int"):
+        session.run(5)  # type: ignore[arg-type]

@@ -74,3 +74,17 @@ def test_S5_what_cannot_be_read_or_says_nothing_is_left_out(repository: Path) ->
     assert render_instructions([empty, repository / "AGENTS.md", repository / "a/AGENTS.md"]) == ""
     (repository / "a/b/AGENTS.md").write_bytes(b"\xef\xbb\xbfcaf\xe9")
     assert "\ncaf\ufffd\n" in render_instructions([empty])
+
+
+def test_S5_L17_a_link_out_of_the_repository_is_not_followed(repository: Path, tmp_path: Path) -> None:
+    """A cloned repository must not send the user's other files to the provider."""
+    secret = tmp_path / "secret"
+    secret.write_text("api_key = k")
+    (repository / "AGENTS.md").unlink(missing_ok=True)
+    (repository / "AGENTS.md").symlink_to(secret)
+    assert find_instructions(repository) == []
+    (repository / "docs").mkdir()
+    (repository / "docs" / "agents.md").write_text("be kind")
+    (repository / "AGENTS.md").unlink()
+    (repository / "AGENTS.md").symlink_to("docs/agents.md")
+    assert "be kind" in render_instructions(find_instructions(repository))

@@ -21,7 +21,7 @@ from penguin.protocol.messages import (
     ToolCallOutput,
 )
 
-DENIED_BY_USER = "The user denied this tool call. It was not run."
+DENIED = "This tool call was denied, by the user or by the approval settings. It was not run."
 NEVER_STARTED = "the process ended before this call was started; it did not run"
 OUTCOME_UNKNOWN = (
     "the process ended while this call was running; its outcome is unknown, check the state before repeating it"
@@ -60,7 +60,7 @@ class Attempt:
 def placeholder(call: PendingCall) -> Message:
     """The answer to a call whose answer is in no record: says what is known and no more (T9)."""
     if call.decision == "deny":
-        text = DENIED_BY_USER
+        text = DENIED
     elif call.aborted:
         text = interrupted(ABORTED_BY_USER)
     elif call.decision == "allow":
@@ -145,7 +145,7 @@ def _latest(attempt: Attempt) -> str:
 
 
 __all__ = [
-    "DENIED_BY_USER",
+    "DENIED",
     "Attempt",
     "PendingCall",
     "closed_turn",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 
-from penguin.engine.carry_over import DENIED_BY_USER
+from penguin.engine.carry_over import DENIED
 from penguin.engine.recorder import Recorder
+from penguin.protocol.arguments import parse_arguments
 from penguin.protocol.blocks import ABORTED_BY_USER, interrupted, tool_error
 from penguin.protocol.builders import approval_decision, partial_tool_call_output, tool_call_output
 from penguin.protocol.events import Decision
@@ -30,6 +31,7 @@ from penguin.protocol.messages import (
 
 _log = logging.getLogger("penguin.engine")
 
+_LOST: Final = "the call was lost by the program that runs it; it is not known whether anything was run"
 _BROKEN_CONTRACT: Final = "the tool ended without an output"
 
 
@@ -73,6 +75,11 @@ class ToolDesk:
         """The attempt failed: pending approvals are cancelled and nothing is recorded of them (E13)."""
         self._asking.cancel()
 
+    def answer_lost(self) -> None:
+        """After everything ended: a call that nobody answered is answered here, so that none is ever missing (E5)."""
+        for answer in self.answers:
+            answer.give(tool_error(_LOST), "failed")
+
     def answer_interrupted(self, *, committed: bool) -> None:
         """Answer what the interruption left open: every committed call, else each one that was allowed."""
         for answer in self.answers:
@@ -95,7 +102,7 @@ class ToolDesk:
         answer.decision = "deny" if refusal is not None else await self._decision(answer.call)
         self._recorder.emit(approval_decision(answer.decision, answer.call.payload.tool_call_id))
         if answer.decision == "deny":
-            answer.give(DENIED_BY_USER if refusal is None else refusal, "aborted")
+            answer.give(DENIED if refusal is None else refusal, "aborted")
         else:
             self._tasks.start_soon(self._run, answer)
 
@@ -110,14 +117,28 @@ class ToolDesk:
             return f"Denied: the command policy failed ({type(error).__name__}: {error}). Nothing was run."
 
     async def _decision(self, call: OmniMessage[ToolCall]) -> Decision:
+        """What the host's callback says; whatever else it does means deny and stays here (E3).
+
+        It runs in a task of its own: one that ends itself with a cancellation must not end the desk.
+        """
         if self._approve is None:
             return "deny"
+        verdicts: list[object] = []
+        async with anyio.create_task_group() as asking:
+            asking.start_soon(self._ask, self._approve, call, verdicts)
+        if verdicts and verdicts[0] not in ("allow", "deny"):
+            _log.warning("the approval callback answered %r; only allow and deny count", verdicts[0])
+        return "allow" if verdicts == ["allow"] else "deny"
+
+    @staticmethod
+    async def _ask(approve: ApproveFn, call: OmniMessage[ToolCall], verdicts: list[object]) -> None:
         try:
-            verdict = await self._approve(call)
-        except Exception:  # noqa: BLE001 - a callback of the host: raising means deny
+            answer: Any = approve(call)
+            verdicts.append(await answer if inspect.isawaitable(answer) else answer)
+        except (KeyboardInterrupt, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException:  # noqa: BLE001 - SystemExit too: a callback of the host, raising means deny
             _log.exception("the approval callback failed for %s; the call is denied", call.payload.name)
-            return "deny"
-        return "allow" if verdict == "allow" else "deny"
 
     async def _run(self, answer: Answer) -> None:
         try:
@@ -195,30 +216,18 @@ class Answer:
 
 def arguments_problem(call: ToolCall) -> str | None:
     """Why the arguments cannot be executed, quoting the parser, or ``None`` (L10)."""
-    if not call.arguments.strip():
-        return None
     try:
-        value = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, UnicodeError) as error:
+        parse_arguments(call.arguments)
+    except ValueError as error:
         return tool_error(
-            f"the arguments of {call.name} are not valid JSON ({error}). Nothing was run. Send the call again with"
-            f" one JSON object as arguments. Received: {_clipped(call.arguments)}"
-        )
-    if not isinstance(value, dict):
-        return tool_error(
-            f"the arguments of {call.name} must be one JSON object, not {_kind(value)}. Nothing was run."
-            f" Received: {_clipped(call.arguments)}"
+            f"the arguments of {call.name} cannot be read: {error}. Nothing was run. Send the call again with one JSON"
+            f" object as arguments. Received: {_clipped(call.arguments)}"
         )
     return None
 
 
 def _clipped(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
-
-
-def _kind(value: object) -> str:
-    names: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 ToolDeskFactory = Callable[[TaskGroup], ToolDesk]

@@ -124,6 +124,8 @@ class Turn:
                     desk.drop_undecided()
             if rung is not None:
                 await rung.wait(self._skip)
+        if outcome.status == "completed":
+            desk.answer_lost()
         return outcome, rung
 
     def _isolate(self, outcome: LLMOutcome) -> str | None:

@@ -25,7 +25,9 @@ def as_messages(prompt: Prompt) -> list[Message]:
     """
     if isinstance(prompt, str):
         return [user_text(prompt)]
-    messages = [prompt] if isinstance(prompt, OmniMessage) else list(prompt)
+    if not isinstance(prompt, OmniMessage | Sequence):
+        raise TypeError(f"a prompt is a string or messages (user_text, image_url), not {type(prompt).__name__}")
+    messages: list[Message] = [prompt] if isinstance(prompt, OmniMessage) else list(prompt)
     for message in messages:
         _check(message)
     return messages

@@ -110,7 +110,7 @@ class Session:
         interrupted or failed task. ``budgets`` are drawn on beside the session's own limits.
 
         Raises:
-            TypeError, ValueError: the prompt is not what a user can say.
+            TypeError, ValueError: the prompt is not what a user can say, or ``approve`` cannot be called.
             SessionBusy: a task is already running.
             SessionClosed: the session was closed.
 
@@ -122,6 +122,8 @@ class Session:
             print(stream.result.stop_reason)
         """
         self._check_idle()
+        if approve is not None and not callable(approve):
+            raise TypeError(f"approve is an async function such as allow_all, not {approve!r}")
         messages = as_messages(prompt)
         if not messages and not self.engine.ledger.carry_over:
             raise ValueError("the prompt is empty and nothing is kept of an earlier task: there is nothing to send")

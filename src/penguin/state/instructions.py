@@ -21,12 +21,15 @@ _PREFACE = (
 
 
 def find_instructions(workspace: Path) -> list[Path]:
-    """The workspace's instruction files, the root's first, the nearest last; at most two."""
+    """The workspace's instruction files, the root's first, the nearest last; at most two.
+
+    A link is followed inside the repository only.
+    """
     workspace = workspace.resolve()
     root = _repository_root(workspace)
     on_the_way = [workspace, *workspace.parents]
     candidates = [directory / FILE_NAME for directory in on_the_way[: on_the_way.index(root) + 1]]
-    there = [path for path in candidates if _is_regular_file(path)]
+    there = [path for path in candidates if _is_regular_file(path) and _lies_in(root, path)]
     nearest = there[:1]
     at_root = [path for path in there[-1:] if path.parent == root and path not in nearest]
     return at_root + nearest
@@ -63,6 +66,14 @@ def _is_regular_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
+        return False
+
+
+def _lies_in(root: Path, path: Path) -> bool:
+    """Whether a link leads outside: a cloned repository could send any of the user's files to the provider."""
+    try:
+        return path.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):
         return False
 
 
