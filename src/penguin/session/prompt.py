@@ -25,9 +25,12 @@ def as_messages(prompt: Prompt) -> list[Message]:
     """
     if isinstance(prompt, str):
         return [user_text(prompt)]
-    if not isinstance(prompt, OmniMessage | Sequence):
+    if isinstance(prompt, OmniMessage):
+        messages: list[Message] = [prompt]
+    elif isinstance(prompt, Sequence):
+        messages = list(prompt)
+    else:
         raise TypeError(f"a prompt is a string or messages (user_text, image_url), not {type(prompt).__name__}")
-    messages: list[Message] = [prompt] if isinstance(prompt, OmniMessage) else list(prompt)
     for message in messages:
         _check(message)
     return messages
