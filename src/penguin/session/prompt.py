@@ -25,15 +25,16 @@ def as_messages(prompt: Prompt) -> list[Message]:
     """
     if isinstance(prompt, str):
         return [user_text(prompt)]
-    if isinstance(prompt, OmniMessage):
-        messages: list[Message] = [prompt]
-    elif isinstance(prompt, Sequence):
-        messages = list(prompt)
-    else:
-        raise TypeError(f"a prompt is a string or messages (user_text, image_url), not {type(prompt).__name__}")
+    _check_form(prompt)
+    messages = [prompt] if isinstance(prompt, OmniMessage) else list(prompt)
     for message in messages:
         _check(message)
     return messages
+
+
+def _check_form(prompt: object) -> None:
+    if not isinstance(prompt, OmniMessage | Sequence):
+        raise TypeError(f"a prompt is a string or messages (user_text, image_url), not {type(prompt).__name__}")
 
 
 def _check(message: object) -> None:
