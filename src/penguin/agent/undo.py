@@ -269,8 +269,12 @@ class Undo:
 
     def _source_of(self, step: UndoStep, session_id: str) -> str | None:
         """The session an undo copied, if it was one of the conversation and the session was not deleted since."""
-        other = step.session_id != session_id
-        return step.session_id if other and files_of(self._traces, step.session_id) else None
+        files = files_of(self._traces, step.session_id) if step.session_id != session_id else []
+        if not files:
+            return None
+        # It is the one to go on with, so it becomes the latest; its copy was written to after it.
+        os.utime(files[-1])
+        return step.session_id
 
     def _plan_redo(self, step: UndoStep) -> _FilePlan:
         part = self._store.of(Path(step.workspace))

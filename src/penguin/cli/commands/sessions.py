@@ -27,6 +27,11 @@ sessions = LazyGroup(
         "show": Entry("penguin.cli.commands.sessions:show", "Say what a session is and what it used."),
         "resume": Entry("penguin.cli.commands.run:resume", "Give a session another task."),
         "fork": Entry("penguin.cli.commands.sessions_change:fork", "Copy a session, to go on in another way."),
+        "undo": Entry(
+            "penguin.cli.commands.sessions_undo:undo", "Go back to before a task: files, conversation or both."
+        ),
+        "redo": Entry("penguin.cli.commands.sessions_undo:redo", "Take the last undo back."),
+        "diff": Entry("penguin.cli.commands.sessions_undo:diff", "Show what a task changed in the files."),
         "export": Entry("penguin.cli.commands.sessions_change:export", "Write a session to one file."),
         "delete": Entry("penguin.cli.commands.sessions_change:delete", "Delete sessions."),
         "prune": Entry("penguin.cli.commands.sessions_change:prune", "Delete the sessions nobody used for long."),
