@@ -30,7 +30,7 @@ def _counted(file: AppendFile, data: bytes) -> int:
     raise AssertionError
 
 
-AppendFile.write = _counted  # type: ignore[method-assign]
+AppendFile.write = _counted  # type: ignore[method-assign,assignment]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[3:]))

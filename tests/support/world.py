@@ -155,7 +155,11 @@ class Provider:
     def reply(self, body: dict[str, Any]) -> Plan:
         text = json.dumps(_conversation(body)[-1])
         if _is_childs(body):
+            if self.world.childs_brain is not None and not self.world.child_replies:
+                return self.world.childs_brain(body)
             return self.world.next_of(self.world.child_replies, Plan(turn(say("Child is done."))))
+        if self.world.brain is not None and not (self.world.summaries and "PLEASE-SUMMARIZE" in text):
+            return self.world.brain(body)
         if "PLEASE-SUMMARIZE" in text:
             return self.world.next_of(self.world.summaries, Plan(turn(say("[summary]Summed up.[/summary]"))))
         return self.world.next_of(self.world.replies, Plan(turn(say("Finished."))))
@@ -253,6 +257,10 @@ class World:
         self.child_replies: deque[Plan] = deque()
         self.summaries: deque[Plan] = deque()
         self.decisions: deque[str] = deque()
+        self.brain: Callable[[dict[str, Any]], Plan] | None = None
+        self.childs_brain: Callable[[dict[str, Any]], Plan] | None = None
+        self.more_tools: tuple[Any, ...] = ()
+        self.on_message: Callable[[Message], None] = lambda message: None
         self.dead = False
         self.records_left: int | None = None
         self.torn = 0
@@ -371,16 +379,22 @@ class World:
 
     def take_in(self, files: Sequence[Path], session_id: str, mind: str) -> None:
         """Fork a trace that another program wrote, for this world's model."""
-        day = self.agent.paths.traces / session_id[8:18]
-        day.mkdir(parents=True, exist_ok=True)
-        for number, file in enumerate(files, start=1):
-            (day / f"{session_id}_{number:03d}.jsonl").write_bytes(file.read_bytes())
+        self.put_down(files, session_id)
+        for file in self.files(session_id):
+            self.untouched[file] = file.read_bytes()
         provider, model_id = MODELS[mind]
         copy = self.agent.fork(session_id, provider=provider, model_id=model_id)
         self.mind = mind
         self.provider = Provider(mind, self)
         self.imported = len(self.records(copy))
         self.resume(copy)
+
+    def put_down(self, files: Sequence[Path], session_id: str) -> None:
+        """Copy trace files to where this world's agent looks for them."""
+        day = self.agent.paths.traces / session_id[8:18]
+        day.mkdir(parents=True, exist_ok=True)
+        for number, file in enumerate(files, start=1):
+            (day / f"{session_id}_{number:03d}.jsonl").write_bytes(file.read_bytes())
 
     def crash(self) -> None:
         """The process is dead: release what the kernel would, and resume if there is anything."""
@@ -415,6 +429,7 @@ class World:
         if self.dead:
             return
         self.seen.append(message)
+        self.on_message(message)
         match message.payload:
             case RequestEnd(status="completed") if not message.origin:
                 self.provider.commit()
@@ -454,7 +469,7 @@ class World:
             self._note(ctx)
             return ToolResult(images=[PNG])
 
-        return (echo, slow, endless, boom, picture)
+        return (echo, slow, endless, boom, picture, *self.more_tools)
 
     def _note(self, ctx: ToolContext) -> None:
         if not self.dead:
