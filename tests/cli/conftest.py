@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penguin.agent import probing
 from penguin.cli.main import main
 from penguin.state.paths import DataRoot, ProjectPaths
 
@@ -18,6 +19,12 @@ class Said:
 
 
 Penguin = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True)
+def no_servers_of_whoever_runs_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What listens on the usual ports of this machine is no part of a test."""
+    monkeypatch.setattr(probing, "local_places", dict)
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""What ``penguin doctor`` looks at: one question a function, cheap, without sending anything."""
+"""What ``penguin doctor`` looks at: one question a function, cheap; nothing leaves this machine."""
 
 from __future__ import annotations
 
 import locale
 import os
 import platform
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -14,16 +15,19 @@ from typing import TYPE_CHECKING, Literal
 
 from penguin._version import VERSION
 from penguin.agent.model_report import ModelReport, keys_in, report_models
+from penguin.cli.render.text import one_line
 from penguin.protocol.errors import ConfigError
 from penguin.state.agent_files import AgentConfig, read_agent_config, unknown_agent_keys
 from penguin.state.project import ProjectConfig, ProjectConfigFile
 from penguin.state.vault import VaultFile
 
 if TYPE_CHECKING:
+    from penguin.llm.probing import LocalServer
     from penguin.state.paths import AgentPaths
 
 ADD_MODEL = "penguin config model add --provider openai --model-id MODEL --api-key KEY --set-default"
 OWN_SERVER = "penguin config model add --provider custom --model-id MODEL --base-url URL --set-default"
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ def _configuration(paths: AgentPaths) -> Iterator[Finding]:
     if secrets:
         yield Finding("good", f"vault: {', '.join(secrets)}")
     yield from _models(project, agent)
+    yield from _local_servers(project)
 
 
 def _permissions(paths: AgentPaths) -> Iterator[Finding]:
@@ -122,6 +127,28 @@ def _no_model() -> Finding:
     return Finding(
         "bad", "no model is configured", f"{ADD_MODEL}\n    {OWN_SERVER}\n    penguin demo  (needs no model)"
     )
+
+
+def _local_servers(project: ProjectConfig) -> Iterator[Finding]:
+    """Model servers that run on this machine, and the command that connects one."""
+    from penguin.agent.probing import running_servers  # noqa: PLC0415 - nothing else here opens a connection
+
+    for server in running_servers():
+        names = ", ".join(map(one_line, server.models[:_NAMED])) or "no model"
+        more = f" and {len(server.models) - _NAMED} more" if len(server.models) > _NAMED else ""
+        connected = any(entry.provider == server.provider for entry in project.models) or any(
+            (entry.base_url or "").rstrip("/") == server.base_url for entry in project.models
+        )
+        yield Finding(
+            "good",
+            f"{server.provider} runs at {server.base_url} with {names}{more}",
+            "" if connected else _connect(server),
+        )
+
+
+def _connect(server: LocalServer) -> str:
+    model = shlex.quote(server.models[0]) if server.models else "MODEL"
+    return f"penguin config model add --provider {server.provider} --model-id {model} --set-default"
 
 
 def _shell() -> Finding:

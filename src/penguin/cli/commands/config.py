@@ -16,6 +16,7 @@ config = LazyGroup(
         "model": Entry("penguin.cli.commands.config_model:model", "Add, list, choose and remove models."),
         "vault": Entry("penguin.cli.commands.config_vault:vault", "Keep secrets for the commands an agent runs."),
         "show": Entry("penguin.cli.commands.config:show", "Show every setting in force and where it comes from."),
+        "edit": Entry("penguin.cli.commands.config_edit:edit", "Edit a configuration file; a broken one is not taken."),
         "path": Entry("penguin.cli.commands.config:path", "Print the paths of the configuration files."),
     },
 )

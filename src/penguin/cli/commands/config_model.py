@@ -8,20 +8,29 @@ from urllib.parse import urlsplit
 
 import click
 
+from penguin.cli.completing import complete_model, complete_provider
 from penguin.cli.lazy_group import Entry, LazyGroup
 from penguin.cli.options import Command, data_root, project_options
+from penguin.cli.pricing import Pricing
 
 if TYPE_CHECKING:
-    from penguin.state.project import ModelEntry, ModelRef, ProjectConfigFile
+    from penguin.state.project import ModelEntry, ModelRef, ProjectConfig, ProjectConfigFile
 
 model = LazyGroup(
     name="model",
-    help="Add, list, choose and remove models.",
+    help="Add, list, choose, try out and remove models.",
     entries={
         "add": Entry("penguin.cli.commands.config_model:add", "Connect a model, or change how it is connected."),
         "list": Entry("penguin.cli.commands.config_model:list_models", "List the connected models."),
         "default": Entry("penguin.cli.commands.config_model:default", "Choose the model for new sessions."),
+        "vision": Entry(
+            "penguin.cli.commands.config_model:vision", "Choose the model that sees for those that cannot."
+        ),
         "remove": Entry("penguin.cli.commands.config_model:remove", "Forget a model and its key."),
+        "detect": Entry("penguin.cli.commands.config_model_probe:detect", "Find out which protocol an address speaks."),
+        "test": Entry(
+            "penguin.cli.commands.config_model_probe:try_model", "Send a small request, see what comes back."
+        ),
     },
 )
 
@@ -29,13 +38,13 @@ CLIENT_TYPES = ["openai-chat", "openai-responses", "anthropic-messages", "gemini
 OWN_SERVER = "custom"
 
 
-def _pair(command: Command) -> Command:
+def model_pair(command: Command) -> Command:
     """A model's two halves, as arguments or in the words of ``add``."""
     for decorate in (
-        click.argument("named_model", metavar="[MODEL_ID]", required=False),
-        click.argument("named_provider", metavar="[PROVIDER]", required=False),
-        click.option("--provider", metavar="NAME", help="The provider."),
-        click.option("--model-id", metavar="ID", help="The model."),
+        click.argument("named_model", metavar="[MODEL_ID]", required=False, shell_complete=complete_model),
+        click.argument("named_provider", metavar="[PROVIDER]", required=False, shell_complete=complete_provider),
+        click.option("--provider", metavar="NAME", shell_complete=complete_provider, help="The provider."),
+        click.option("--model-id", metavar="ID", shell_complete=complete_model, help="The model."),
     ):
         command = decorate(command)
     return command
@@ -51,6 +60,12 @@ def _pair(command: Command) -> Command:
 @click.option("--context-window", type=click.IntRange(min=1), metavar="TOKENS", help="How much it can read.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="TOKENS", help="How long a reply may be.")
 @click.option("--vision/--no-vision", default=None, help="Whether it takes images.")
+@click.option(
+    "--pricing",
+    type=Pricing(),
+    metavar="CACHED,IN,OUT",
+    help="US dollars per million tokens: input from the cache, other input, output. For --budget-usd.",
+)
 @click.option("--display-name", metavar="TEXT", help="A name for people.")
 @click.option(
     "--tool-calls",
@@ -71,8 +86,12 @@ def add(
     project_id: str,
     **settings: Any,
 ) -> None:
-    """Connect a model, or change how it is connected. Without a key the provider's variable is used."""
+    """Connect a model, or change how it is connected. Without a key the provider's variable is used.
+
+    What is left out is filled in from the catalogue, whenever the model is used; what that is, is printed.
+    """
     from penguin.agent.model_report import missing_in  # noqa: PLC0415 - this command only
+    from penguin.cli.known_model import what_is_known  # noqa: PLC0415
     from penguin.cli.secrets import read_secret  # noqa: PLC0415
     from penguin.state.project import ModelEntry  # noqa: PLC0415
 
@@ -81,16 +100,18 @@ def add(
     entry = ModelEntry(
         provider=provider,
         model_id=model_id,
-        base_url=_checked_url(base_url),
+        base_url=checked_url(base_url),
         api_key=read_secret("the API key") if api_key_stdin else api_key,
         **settings,
     )
     if problem := missing_in(entry):
         raise click.UsageError(problem)
-    file = _project_file(root, project_id)
+    file = project_file(root, project_id)
     only_one = set_default or not file.list_models()
     file.add_model(entry, default=set_default)
     print(f"{entry.ref} is kept in {file.path}")
+    for line in what_is_known(file.read(), entry):
+        print(line)
     if set_default:
         print("It is the model for new sessions: penguin run -m TEXT")
     elif not only_one:
@@ -100,40 +121,63 @@ def add(
 @click.command(name="list")
 @project_options
 def list_models(root: Path | None, project_id: str) -> None:
-    """List the connected models; of a key only the ends are shown. A star marks the default."""
+    """List the connected models; of a key only the ends are shown. A star marks the default, v the one for images."""
     from penguin.cli.render.table import table  # noqa: PLC0415 - this command only
 
-    file = _project_file(root, project_id)
+    file = project_file(root, project_id)
     config = file.read()
     if not config.models:
         print(f"No model is configured in {file.path}. `penguin config model add --help` says how.")
         return
-    rows = [_row(entry, is_default=entry.ref == config.default_model) for entry in config.models]
+    rows = [_row(config, entry) for entry in config.models]
     for line in table(("", "provider", "model id", "protocol", "base url", "key"), rows):
         print(line)
 
 
 @click.command()
-@_pair
+@model_pair
 @project_options
 def default(root: Path | None, project_id: str, **pair: str | None) -> None:
     """Choose the model for new sessions: PROVIDER MODEL_ID, or the two options."""
-    ref, file = _ref(**pair), _project_file(root, project_id)
+    ref, file = model_ref(**pair), project_file(root, project_id)
     file.set_default(ref)
     print(f"{ref} is the model for new sessions ({file.path})")
 
 
 @click.command()
-@_pair
+@model_pair
+@click.option("--none", "nobody", is_flag=True, help="None: images are left out for a model that cannot see.")
+@project_options
+def vision(*, nobody: bool, root: Path | None, project_id: str, **pair: str | None) -> None:
+    """Choose the model that describes images to models without eyes: PROVIDER MODEL_ID, or the two options."""
+    file = project_file(root, project_id)
+    if nobody:
+        file.set_vision_model(None)
+        print(f"No model looks at images for others ({file.path})")
+        return
+    ref = model_ref(**pair)
+    file.set_vision_model(ref)
+    print(f"{ref} looks at images for models that cannot ({file.path})")
+
+
+@click.command()
+@model_pair
 @project_options
 def remove(root: Path | None, project_id: str, **pair: str | None) -> None:
     """Forget a model and its key: PROVIDER MODEL_ID, or the two options."""
-    ref, file = _ref(**pair), _project_file(root, project_id)
+    ref, file = model_ref(**pair), project_file(root, project_id)
     file.remove_model(ref)
     print(f"{ref} is gone from {file.path}")
 
 
-def _ref(named_provider: str | None, named_model: str | None, provider: str | None, model_id: str | None) -> ModelRef:
+def model_ref(
+    named_provider: str | None, named_model: str | None, provider: str | None, model_id: str | None
+) -> ModelRef:
+    """The model that is named in either way.
+
+    Raises:
+        click.UsageError: half of it is missing.
+    """
     from penguin.state.project import ModelRef  # noqa: PLC0415 - keeps `--help` cheap
 
     chosen, model = provider or named_provider, model_id or named_model
@@ -142,13 +186,19 @@ def _ref(named_provider: str | None, named_model: str | None, provider: str | No
     return ModelRef(chosen, model)
 
 
-def _project_file(root: Path | None, project_id: str) -> ProjectConfigFile:
+def project_file(root: Path | None, project_id: str) -> ProjectConfigFile:
+    """The project's configuration."""
     from penguin.state.project import ProjectConfigFile  # noqa: PLC0415 - keeps `--help` cheap
 
     return ProjectConfigFile(data_root(root).project(project_id).config)
 
 
-def _checked_url(url: str | None) -> str | None:
+def checked_url(url: str | None) -> str | None:
+    """The address, if it is one.
+
+    Raises:
+        click.UsageError: it is none.
+    """
     if url is None:
         return None
     try:
@@ -157,18 +207,21 @@ def _checked_url(url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise click.UsageError(f"--base-url {url} is no address; one looks like http://127.0.0.1:8080/v1")
+        raise click.UsageError(f"{url} is no address; one looks like http://127.0.0.1:8080/v1")
     return url
 
 
-def _row(entry: ModelEntry, *, is_default: bool) -> tuple[str, ...]:
-    from penguin.cli.redaction import masked  # noqa: PLC0415 - this command only
+def _row(config: ProjectConfig, entry: ModelEntry) -> tuple[str, ...]:
+    from penguin.agent.models import described  # noqa: PLC0415 - this command only
+    from penguin.cli.redaction import masked  # noqa: PLC0415
 
+    choice = described(config, entry.ref)
+    marks = ("*" if entry.ref == config.default_model else "") + ("v" if entry.ref == config.vision_model else "")
     return (
-        "*" if is_default else "",
+        marks,
         entry.provider,
         entry.model_id,
-        entry.client_type or "-",
-        entry.base_url or "-",
+        choice.client_type or "openai-chat",
+        entry.base_url or (choice.provider.base_url if choice.provider else "-"),
         masked(entry.api_key),
     )

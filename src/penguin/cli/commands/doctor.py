@@ -13,9 +13,9 @@ from penguin.cli.options import agent_paths, place_options
 @click.command()
 @place_options
 def doctor(root: Path | None, project_id: str, agent_id: str) -> int:
-    """Say what is configured, what is missing and what to do; nothing is sent.
+    """Say what is configured, what is missing and what to do; nothing leaves this machine.
 
-    Exit status 1 when a task could not run.
+    Looks for model servers on their usual ports of this machine, too. Exit status 1 when a task could not run.
     """
     from penguin.cli.examination import examine  # noqa: PLC0415 - this command only
     from penguin.cli.render.look import Look  # noqa: PLC0415

@@ -1,0 +1,55 @@
+"""What is known of a model that was just connected, and what nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penguin.agent.models import described
+
+if TYPE_CHECKING:
+    from penguin.agent.models import ModelChoice
+    from penguin.state.project import ModelEntry, ProjectConfig
+
+
+def what_is_known(project: ProjectConfig, entry: ModelEntry) -> Iterator[str]:
+    """Lines for a person: what the catalogue fills in where the entry says nothing, and what stays open."""
+    choice = described(project, entry.ref)
+    if filled := list(_filled_in(choice)):
+        known = choice.known
+        since = f" (checked {known.checked})" if known is not None else ""
+        yield f"From the catalogue{since}: {', '.join(filled)}"
+    if choice.known is None and (missing := list(_unknown(entry))):
+        yield f"Nobody knows {'; '.join(missing)}"
+
+
+def _filled_in(choice: ModelChoice) -> Iterator[str]:
+    entry, known, provider = choice.entry, choice.known, choice.provider
+    if entry.client_type is None and choice.client_type:
+        yield choice.client_type
+    if entry.base_url is None and provider is not None:
+        yield f"at {provider.base_url}"
+    if known is None:
+        return
+    if entry.context_window is None and known.context_window:
+        yield f"reads {known.context_window:,} tokens"
+    if known.max_output:
+        yield f"writes up to {known.max_output:,}"
+    if entry.vision is None:
+        yield "takes images" if known.vision else "takes no images"
+    if known.thinking_levels:
+        yield f"thinks on the levels {' '.join(known.thinking_levels)}"
+    if entry.pricing is None and (prices := known.pricing) is not None:
+        yield (
+            f"${prices.cache_read:g} for a million tokens from the cache, ${prices.cache_write:g} for other input,"
+            f" ${prices.output:g} for output"
+        )
+
+
+def _unknown(entry: ModelEntry) -> Iterator[str]:
+    if entry.context_window is None:
+        yield "how much it can read: 128,000 tokens are assumed (--context-window)"
+    if entry.vision is None:
+        yield "whether it takes images: it is sent them (--no-vision)"
+    if entry.pricing is None:
+        yield "what it costs: nothing is counted (--pricing)"

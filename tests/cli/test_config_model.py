@@ -1,0 +1,232 @@
+"""``penguin config model`` beyond adding and removing, ``config edit``, and what ``doctor`` finds running (K8)."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Penguin
+from tests.support.http_table import Table, serving_table
+
+from penguin.agent import probing
+from penguin.state.paths import ProjectPaths
+from penguin.state.project import ModelRef, Pricing, ProjectConfigFile
+from penguin.testing import call, refuse, serve_in_thread
+
+ADD = ("config", "model", "add", "--provider", "custom", "--model-id", "M")
+KEY = "sk-0123456789abcdef"
+LIST = {"object": "list", "data": [{"id": "small"}, {"id": "big one"}]}
+
+
+def add(penguin: Penguin, base_url: str = "http://127.0.0.1:9/v1", *more: str) -> str:
+    said = penguin(*ADD, "--base-url", base_url, *more)
+    assert said.status == 0, said.err
+    return said.out
+
+
+# ---------------------------------------------------------------- add, list, vision
+
+
+def test_add_says_what_the_catalogue_fills_in(penguin: Penguin) -> None:
+    said = penguin("config", "model", "add", "--provider", "openai", "--model-id", "gpt-5", "--context-window", "9000")
+    (filled,) = [line for line in said.out.splitlines() if line.startswith("From the catalogue")]
+    for part in ("(checked 20", "at https://api.openai.com/v1", "takes images", "for output"):
+        assert part in filled
+    assert "reads" not in filled, "the entry says how much"
+    assert "Nobody knows" not in said.out
+
+
+def test_add_says_what_nobody_knows_and_how_to_say_it(penguin: Penguin, project: ProjectPaths) -> None:
+    said = add(penguin)
+    for part in ("--context-window", "--no-vision", "--pricing"):
+        assert part in said
+    told = add(penguin, "http://127.0.0.1:9/v1", "--context-window", "9000", "--vision", "--pricing", "0.5,5,25")
+    assert "Nobody knows" not in told
+    (entry,) = ProjectConfigFile(project.config).list_models()
+    assert entry.pricing == Pricing(cache_read=0.5, cache_write=5.0, output=25.0)
+
+
+@pytest.mark.parametrize("pricing", ["5", "1,2", "1,2,3,4", "a,b,c", "-1,2,3", "nan,1,1", "inf,1,1", ""])
+def test_a_pricing_that_is_none_is_refused(penguin: Penguin, pricing: str) -> None:
+    said = penguin(*ADD, "--base-url", "http://127.0.0.1:9", "--pricing", pricing)
+    assert said.status == 2
+    assert "0.3,3.75,15" in said.err
+
+
+def test_list_shows_what_holds_and_vision_chooses_the_eyes(penguin: Penguin, project: ProjectPaths) -> None:
+    add(penguin, "http://127.0.0.1:9/v1", "--set-default")
+    penguin("config", "model", "add", "--provider", "anthropic", "--model-id", "claude-x")
+    assert penguin("config", "model", "vision", "anthropic", "claude-x").status == 0
+    rows = [row.split() for row in penguin("config", "model", "list").out.splitlines()[1:]]
+    assert rows[0][:4] == ["*", "custom", "M", "openai-chat"]
+    assert rows[1][:5] == ["v", "anthropic", "claude-x", "anthropic-messages", "https://api.anthropic.com"]
+    assert penguin("config", "model", "vision", "nobody", "none").status == 2
+    assert ProjectConfigFile(project.config).read().vision_model == ModelRef("anthropic", "claude-x")
+    assert penguin("config", "model", "vision", "--none").status == 0
+    assert ProjectConfigFile(project.config).read().vision_model is None
+
+
+# ---------------------------------------------------------------- detect and test
+
+
+def test_detect_names_protocol_models_and_the_command_to_connect(penguin: Penguin) -> None:
+    with serving_table(Table({"/v1/models": (200, LIST), "/v1/chat/completions": (405, {})})) as server:
+        said = penguin("config", "model", "detect", server.url)
+        without_scheme = penguin("config", "model", "detect", server.url.removeprefix("http://"))
+    assert said.status == 0, said.err
+    assert f"sure: openai-chat at {server.url}/v1" in said.out
+    assert "models: small, big one" in said.out
+    assert f"--model-id small --client-type openai-chat \\\n      --base-url {server.url}/v1" in said.out
+    assert without_scheme.out == said.out
+
+
+def test_detect_of_nothing_is_one_message(penguin: Penguin) -> None:
+    with serving_table(Table({})) as server:
+        unknown = penguin("config", "model", "detect", server.url)
+    gone = penguin("config", "model", "detect", server.url)
+    assert (unknown.status, gone.status) == (1, 1)
+    assert "speaks no protocol that is known here" in unknown.out
+    assert gone.err.startswith(f"penguin: nobody answers at {server.url}: ")
+    assert len(gone.err.splitlines()) == 1
+    assert penguin("config", "model", "detect", "ftp://x").status == 2
+
+
+def test_test_sends_one_request_and_with_options_one_more_each(penguin: Penguin) -> None:
+    with serve_in_thread(["pong", "pong", call("report_number", {"number": 7}), "Red."]) as provider:
+        add(penguin, provider.base_url, "--api-key", KEY)
+        short = penguin("config", "model", "test")
+        assert len(provider.requests) == 1
+        whole = penguin("config", "model", "test", "custom", "M", "--tools", "--vision")
+        provider.assert_exhausted()
+    assert (short.status, whole.status) == (0, 0), short.out + whole.out
+    assert "answers: pong" in short.out
+    assert "calls tools: report_number(" in whole.out
+    assert "sees pictures: Red." in whole.out
+    assert KEY not in short.out + whole.out
+
+
+def test_test_says_what_failed_in_the_providers_words_and_asks_no_further(penguin: Penguin) -> None:
+    with serve_in_thread([refuse(401, f"bad key {KEY}")]) as provider:
+        add(penguin, provider.base_url)
+        said = penguin("config", "model", "test", "--tools", "--vision")
+        assert len(provider.requests) == 1
+    assert said.status == 1
+    assert "gave no answer: " in said.out
+    assert KEY not in said.out
+    assert "Traceback" not in said.err
+
+
+def test_test_keeps_what_it_found_out_only_when_it_did(penguin: Penguin, project: ProjectPaths) -> None:
+    file = ProjectConfigFile(project.config)
+    with serve_in_thread(["pong", refuse(400, "no images"), "pong", refuse(401, "key ran out")]) as provider:
+        add(penguin, provider.base_url)
+        assert penguin("config", "model", "test", "--vision", "--save").status == 1
+        assert file.list_models()[0].vision is False
+        said = penguin("config", "model", "test", "--vision", "--save")
+        assert "Nothing was kept" in said.out
+    assert penguin("config", "model", "test", "--save").status == 2
+
+
+# ---------------------------------------------------------------- edit
+
+
+def editor(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """An editor that does what a person might; ``$1`` is the file, after an option of the editor."""
+    file = directory / "editor.sh"
+    file.write_text(f"#!/bin/sh\nshift\n{script}\n")
+    file.chmod(0o755)
+    monkeypatch.setenv("VISUAL", f"{file} --wait")
+
+
+def drafts(project: ProjectPaths) -> list[Path]:
+    return list(project.path.glob("*edited*"))
+
+
+def test_edit_changes_the_file_and_keeps_the_rest_of_it(
+    penguin: Penguin, project: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.path.mkdir(parents=True)
+    project.config.write_bytes(b"# mine\r\nname = 'a'\r\nodd = 1\r\n")
+    editor(tmp_path, monkeypatch, "sed -i \"s/'a'/'b'/\" \"$1\"")
+    said = penguin("config", "edit")
+    assert (said.status, said.out) == (0, f"{project.config} is changed.\n"), said.err
+    assert f"without effect: {project.config}:3" in said.err
+    assert project.config.read_bytes() == b"# mine\r\nname = 'b'\r\nodd = 1\r\n"
+    assert stat.S_IMODE(project.config.stat().st_mode) == 0o600
+    editor(tmp_path, monkeypatch, "true")
+    assert penguin("config", "edit").out == "Nothing was changed.\n"
+    assert drafts(project) == []
+
+
+def test_edit_makes_a_file_that_was_not_there(
+    penguin: Penguin, project: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor(tmp_path, monkeypatch, 'case "$1" in *.yaml) echo "max_turns: 7" > "$1";; esac')
+    assert penguin("config", "edit").out == "Nothing was changed.\n"
+    assert not project.config.exists()
+    assert penguin("config", "edit", "--agent").status == 0
+    assert project.agent().system_config.read_text() == "max_turns: 7\n"
+
+
+def test_S2_a_broken_edit_is_not_taken_and_not_lost(
+    penguin: Penguin, project: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(penguin)
+    before = project.config.read_bytes()
+    editor(tmp_path, monkeypatch, "sed -i '1i default_model = 80' \"$1\"")
+    said = penguin("config", "edit")
+    assert said.status == 1
+    (draft,) = drafts(project)
+    assert f"{draft}:" in said.err
+    assert f"What you wrote is in {draft}" in said.err
+    assert draft.read_bytes() == b"default_model = 80\n" + before
+    assert project.config.read_bytes() == before
+
+
+def test_S2_a_change_of_somebody_else_meanwhile_is_not_lost_and_neither_is_the_edit(
+    penguin: Penguin, project: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(penguin)
+    editor(tmp_path, monkeypatch, f"echo '# theirs' >> '{project.config}'; echo '# mine' >> \"$1\"")
+    said = penguin("config", "edit")
+    assert said.status == 1
+    assert "was changed meanwhile" in said.err
+    assert "# theirs" in project.config.read_text()
+    assert "# mine" in drafts(project)[0].read_text()
+
+
+def test_an_editor_that_fails_changes_nothing(
+    penguin: Penguin, project: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor(tmp_path, monkeypatch, "exit 3")
+    failed = penguin("config", "edit")
+    monkeypatch.setenv("VISUAL", str(tmp_path / "no-such-editor"))
+    missing = penguin("config", "edit")
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    nobody = penguin("config", "edit")
+    assert (failed.status, missing.status, nobody.status) == (1, 2, 2)
+    assert "ended with status 3" in failed.err
+    assert "set EDITOR" in missing.err
+    assert "set EDITOR" in nobody.err
+    assert drafts(project) == []
+
+
+# ---------------------------------------------------------------- doctor
+
+
+def test_doctor_finds_a_server_that_runs_and_says_how_to_use_it(
+    penguin: Penguin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving_table(Table({"/v1/models": (200, LIST)})) as server:
+        monkeypatch.setattr(probing, "local_places", lambda: {"lmstudio": f"{server.url}/v1"})
+        said = penguin("doctor")
+        assert f"lmstudio runs at {server.url}/v1 with small, big one" in said.out
+        command = "penguin config model add --provider lmstudio --model-id small --set-default"
+        assert command in said.out
+        assert penguin(*command.split()[1:]).status == 0
+        after = penguin("doctor")
+    assert after.status == 0, after.out
+    assert "lmstudio runs at" in after.out
+    assert command not in after.out
