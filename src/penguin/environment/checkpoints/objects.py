@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penguin.environment.checkpoints.manifest import MissingContent, digest_of
+from penguin.environment.checkpoints.places import private_directory
 
 _CHUNK = 1024 * 1024
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Unreadable(Exception):
@@ -133,9 +135,12 @@ class Objects:
 
     @contextlib.contextmanager
     def _new(self) -> Iterator[tuple[BinaryIO, str]]:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = f"{self.directory}/{TEMPORARY}{os.getpid()}-{os.urandom(6).hex()}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(temporary, _NEW_FILE, 0o600)
+        except FileNotFoundError:
+            private_directory(self.directory)
+            descriptor = os.open(temporary, _NEW_FILE, 0o600)
         try:
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, which Path.open does not take
                 yield file, temporary
@@ -149,7 +154,7 @@ class Objects:
         try:
             os.rename(temporary, place)  # noqa: PTH104 - as above
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - as above
+            private_directory(Path(place).parent)
             os.rename(temporary, place)  # noqa: PTH104
 
 

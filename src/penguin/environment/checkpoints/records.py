@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from penguin.environment.checkpoints.places import private_directory
+
 _NUMBERED = re.compile(r"(\d{4,})\.json")
 
 
@@ -139,8 +141,7 @@ class SessionRecords:
         return sorted((int(match[1]), path) for path in paths if (match := _NUMBERED.fullmatch(path.name)))
 
     def _replace(self, name: str, data: bytes) -> None:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.directory / f".{name}.{os.getpid()}-{os.urandom(4).hex()}"
+        temporary = private_directory(self.directory) / f".{name}.{os.getpid()}-{os.urandom(4).hex()}"
         temporary.write_bytes(data)
         temporary.replace(self.directory / name)
 

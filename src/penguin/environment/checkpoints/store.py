@@ -27,6 +27,7 @@ import msgspec
 
 from penguin.environment.checkpoints.manifest import Manifest, MissingContent, digest_of, packed, unpacked
 from penguin.environment.checkpoints.objects import Objects
+from penguin.environment.checkpoints.places import private_directory
 from penguin.environment.checkpoints.scan import Scan, Seen, Stopped, Wish
 from penguin.environment.checkpoints.stat_cache import StatCache
 
@@ -77,8 +78,7 @@ class CheckpointStore:
             os.close(descriptor)
 
     def _lock_file(self) -> int:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(private_directory(self.directory) / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _locked(descriptor: int, how: int) -> bool:
@@ -139,8 +139,7 @@ class WorkspaceStore:
         name = digest_of(data).hex()
         place = self.manifest_path(name)
         if not place.exists():
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary = place.with_name(f"tmp-{os.getpid()}-{os.urandom(4).hex()}")
+            temporary = private_directory(place.parent) / f"tmp-{os.getpid()}-{os.urandom(4).hex()}"
             temporary.write_bytes(packed(data))
             temporary.replace(place)
         return name
