@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-import anyio
-
 from penguin.protocol.merge import merge_adjacent
 from penguin.protocol.messages import Message
+from penguin.session.wakeup import Wakeup
 
 LAG_LIMIT = 1000
 
@@ -23,7 +22,7 @@ class Feed:
     def __init__(self) -> None:
         self._queue: deque[Message] = deque()
         self._limit = LAG_LIMIT
-        self._arrived: anyio.Event | None = None
+        self._arrived = Wakeup()
         self.closed = False
 
     def put(self, message: Message) -> None:
@@ -33,27 +32,20 @@ class Feed:
         self._queue.append(message)
         if len(self._queue) > self._limit:
             self._join_deltas()
-        if self._arrived is not None:
-            self._wake()
+        self._arrived.wake()
 
     def close(self) -> None:
         """No more messages will come; what is queued can still be read."""
         self.closed = True
-        self._wake()
+        self._arrived.wake()
 
     async def next(self) -> Message | None:
         """The next message, or ``None`` at the end."""
         while not self._queue:
             if self.closed:
                 return None
-            self._arrived = anyio.Event()
             await self._arrived.wait()
         return self._queue.popleft()
-
-    def _wake(self) -> None:
-        if self._arrived is not None:
-            self._arrived.set()
-            self._arrived = None
 
     def _join_deltas(self) -> None:
         self._queue = deque(merge_adjacent(self._queue))

@@ -270,6 +270,10 @@ class Session:
         """Where the engine's stream comes out: to the reader first, then to each observer."""
         if self._feed is not None:
             self._feed.put(message)
+        if self._observers:
+            self._tell_observers(message)
+
+    def _tell_observers(self, message: Message) -> None:
         for observer in tuple(self._observers):
             try:
                 observer(message)

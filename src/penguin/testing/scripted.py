@@ -239,10 +239,15 @@ class _Stage:
         fault_after = turn.fault.after if turn.fault else None
         if fault_after != 0:
             for step in _steps(turn):
-                await self._wait(turn, step)
-                self._take(step)
-                if isinstance(step, _Piece) and self._deltas == fault_after:
-                    break
+                if type(step) is _Piece:  # by far the most, so first and short
+                    await (anyio.sleep(turn.delta_delay) if turn.delta_delay > 0 else anyio.lowlevel.checkpoint())
+                    self._deltas += 1
+                    self.emit(self._open[step.number].delta(step.text))
+                    if self._deltas == fault_after:
+                        break
+                else:
+                    await self._pause(step)
+                    self._take(step)
         if turn.fault:
             self.close_all(turn.fault.status)
         return turn.fault
@@ -252,14 +257,13 @@ class _Stage:
         for number in list(self._open):
             self._close(number, reason)
 
-    async def _wait(self, turn: Turn, step: _Step) -> None:
+    @staticmethod
+    async def _pause(step: _Step) -> None:
         match step:
             case Pause(until=until) if until is not None:
                 await until()
             case Pause(seconds=seconds):
                 await (anyio.sleep_forever() if seconds is None else anyio.sleep(seconds))
-            case _Piece() if turn.delta_delay > 0:
-                await anyio.sleep(turn.delta_delay)
             case _:
                 await anyio.lowlevel.checkpoint()
 
@@ -267,12 +271,9 @@ class _Stage:
         match step:
             case _Opening(number, block):
                 self._start(number, block)
-            case _Piece(number, piece):
-                self._deltas += 1
-                self.emit(self._open[number].delta(piece))
             case _Closing(number):
                 self._close(number, None)
-            case Pause():
+            case _:
                 pass
 
     def _start(self, number: int, block: _Spoken) -> None:

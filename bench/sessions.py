@@ -1,0 +1,96 @@
+"""Many sessions in one process: 300 on a scripted model, and 100 over HTTP at 50 deltas a second each."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+from _measure import Report, connect, provider
+
+from penguin.agent.agent import create_agent
+from penguin.protocol.messages import PartialText
+from penguin.session.session import Session
+from penguin.testing.scripted import ScriptedModel
+from penguin.testing.turns import say, turn
+
+DELTAS = 500
+PACE = 0.010
+SESSIONS = 300
+HTTP_SESSIONS = 100
+HTTP_DELTAS = 250
+HTTP_PACE = 0.020
+
+
+async def watch(session: Session, pace: float, lags: list[float]) -> None:
+    """Read one task to its end; a lag is how much later than its pace a delta is, after the first."""
+    first = 0.0
+    count = 0
+    async with session.run("go") as stream:
+        async for message in stream:
+            match message.payload:
+                case PartialText(event_type="delta"):
+                    now = time.perf_counter()
+                    first = first or now
+                    lags.append(now - first - count * pace)
+                    count += 1
+                case _:
+                    pass
+    assert stream.result.stop_reason == "completed", stream.result
+
+
+def percentile(lags: list[float], share: float) -> float:
+    return sorted(lags)[math.ceil(len(lags) * share) - 1]
+
+
+async def all_at_once(sessions: list[Session], pace: float, lags: list[float]) -> float:
+    started = time.perf_counter()
+    async with anyio.create_task_group() as tasks:
+        for session in sessions:
+            tasks.start_soon(watch, session, pace, lags)
+    taken = time.perf_counter() - started
+    for session in sessions:
+        await session.close()
+    return taken
+
+
+async def scripted(report: Report) -> None:
+    lags: list[float] = []
+    words = "12345678" * DELTAS
+    with tempfile.TemporaryDirectory() as directory:
+        agent = await create_agent(root=directory)
+        sessions = [
+            await agent.create_session(
+                model=ScriptedModel([turn(say(words), delta_delay=PACE)]), workspace_dir=directory
+            )
+            for _ in range(SESSIONS)
+        ]
+        taken = await all_at_once(sessions, PACE, lags)
+    report.figure(f"{SESSIONS} scripted sessions, {DELTAS} deltas at 10 ms each", taken / (DELTAS * PACE), "x", 1.15)
+    report.figure("  p99 lag of a delta behind its pace", percentile(lags, 0.99) * 1e3, "ms", 150)
+
+
+async def over_http(report: Report) -> None:
+    reply = {"blocks": ["12345678" * HTTP_DELTAS], "delta_delay": HTTP_PACE}
+    lags: list[float] = []
+    with provider([reply], repeat=True) as base_url, tempfile.TemporaryDirectory() as directory:
+        connect(Path(directory), base_url)
+        agent = await create_agent(root=directory)
+        sessions = [await agent.create_session(workspace_dir=directory) for _ in range(HTTP_SESSIONS)]
+        await all_at_once(sessions, HTTP_PACE, lags)
+    what = f"{HTTP_SESSIONS} sessions over HTTP at 50 deltas a second, p99 lag"
+    report.figure(what, percentile(lags, 0.99) * 1e3, "ms", 100)
+
+
+async def main() -> int:
+    report = Report()
+    await scripted(report)
+    await over_http(report)
+    return report.status
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main))
