@@ -165,6 +165,15 @@ async def test_D06_a_cut_off_call_is_sent_again_with_advice_and_never_run() -> N
     drive.check()
 
 
+async def test_L4_a_filter_inside_a_call_is_not_answered_with_advice_about_size() -> None:
+    fault = fail("malformed", "refused", "filtered", cut_off=True, after=1)
+    drive = Drive([turn(call("echo", '{"text": "long', id="a"), fault=fault), "done"], settings=QUICK)
+    assert (await drive.run()).text == "done"
+    assert "content filter" in drive.sent_texts()[-1]
+    assert "less" not in drive.sent_texts()[-1]
+    drive.check()
+
+
 async def test_E14_the_wait_can_be_skipped_and_the_count_stays() -> None:
     long_wait = EngineSettings(retry=RetryPolicy(retries=1, base=30))
     drive = Drive([turn(fault=fail()), turn(fault=fail()), "never"], settings=long_wait)

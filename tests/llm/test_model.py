@@ -293,6 +293,16 @@ def test_L5_comments_are_life_but_only_for_ten_minutes() -> None:
     assert patient.outcome.status == "completed"
 
 
+def test_L5_empty_deltas_are_life_not_output() -> None:
+    nothing = [chunk({"role": "assistant", "content": ""}), chunk({}), chunk({"content": None}), call("", index=0)]
+    said, seconds = timed(*[step for place in range(40) for step in (Silence(100), nothing[place % 4])], STOP)
+    assert error_kind(said.outcome) == "idle_timeout"
+    assert "did not begin to answer" in (said.outcome.error.message if said.outcome.error else "")
+    assert seconds == pytest.approx(600)
+    patient, _ = timed(*[step for _ in range(5) for step in (Silence(100), nothing[0])], text("a"), STOP)
+    assert patient.outcome.status == "completed"
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_L5_zero_turns_the_clocks_off(timeout_ms: int) -> None:
     said, _ = timed(Silence(100_000), text("a"), Silence(100_000), STOP, timeout_ms=timeout_ms)

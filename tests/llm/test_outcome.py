@@ -262,3 +262,21 @@ def test_D64_the_wait_is_handed_on_only_where_a_retry_follows() -> None:
     assert limited.error.retry_after == 7.0
     assert broke.error is not None
     assert broke.error.retry_after is None
+
+
+# --- the words ----------------------------------------------------------------------------------------
+
+
+def test_the_providers_words_and_the_advice_are_two_sentences() -> None:
+    place = Place("openai", "m", "http://127.0.0.1/v1", "OPENAI_API_KEY", config_file="/home/me/.project_config.toml")
+    for words in ("bad key", "bad key."):
+        outcome = rejected(Rejection(words, 401), place)
+        assert outcome.error is not None
+        assert outcome.error.message.startswith("HTTP 401: bad key. Change `api_key` in ")
+        assert "in /home/me/.project_config.toml" in outcome.error.message
+
+
+def test_a_code_that_repeats_the_status_is_said_once() -> None:
+    outcome = rejected(read_rejection(b'{"error":{"message":"slow down","code":429}}', 429, {}), PLACE)
+    assert outcome.error is not None
+    assert outcome.error.message == "HTTP 429: slow down"

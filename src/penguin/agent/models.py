@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -120,19 +121,21 @@ def model_config(
     workspace_keys: Mapping[str, str],
     *,
     key_needed: bool = True,
+    config_file: Path | None = None,
 ) -> ModelConfig:
     """Everything a model factory needs, system prompt and tools aside.
 
-    ``key_needed`` is false when nothing will be sent.
+    ``key_needed`` is false when nothing will be sent; ``config_file`` is named when something is to be changed.
 
     Raises:
         CredentialError: the provider wants a key and there is none; the text names entry and variable.
     """
     entry, known, provider = choice.entry, choice.known, choice.provider
     base_url = entry.base_url or (provider.base_url if provider else None)
+    named = None if config_file is None else str(config_file)
     key = resolve_api_key(entry.provider, entry.api_key, {**workspace_keys, **environ})
     if key is None and key_needed and _wants_key(choice):
-        raise missing_key(entry.provider, entry.model_id)
+        raise missing_key(entry.provider, entry.model_id, named)
     limits = [limit for limit in (entry.max_tokens or agent.model.max_tokens, known and known.max_output) if limit]
     return ModelConfig(
         provider=entry.provider,
@@ -147,6 +150,7 @@ def model_config(
         vision=choice.vision,
         tool_calls=entry.tool_calls or "auto",
         extra_body=dict(entry.extra_body or {}),
+        config_file=named,
     )
 
 

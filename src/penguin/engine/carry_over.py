@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penguin.protocol.blocks import ABORTED_BY_USER, block, inline_block, interrupted
-from penguin.protocol.events import Decision
+from penguin.protocol.events import Decision, ErrorDetail
 from penguin.protocol.messages import (
     Message,
     OmniMessage,
@@ -29,6 +29,10 @@ OUTCOME_UNKNOWN = (
 CUT_OFF = (
     "The reply was cut off at the output limit inside a tool call, and nothing of it was run."
     " Send the call again in smaller pieces: write less at once."
+)
+FILTERED = (
+    "The provider's content filter stopped the reply inside a tool call, and nothing of it was run."
+    " Make the call in another way, or say why it cannot be made."
 )
 _LABELS = {
     "aborted": "The user stopped this turn before the reply was complete. It holds what was said and done so far.",
@@ -126,8 +130,13 @@ def _advice(attempts: list[Attempt]) -> list[str]:
     # A malformed attempt that is retried without a wait is the protocol's sign of a reply cut at the limit.
     last = attempts[-1].end
     end = last.payload if last is not None else None
-    cut = isinstance(end, RequestEnd) and end.status == "malformed" and end.retry_in_ms == 0
-    return [inline_block("note", CUT_OFF)] if cut else []
+    match end:
+        case RequestEnd(status="malformed", retry_in_ms=0, error=ErrorDetail(kind="refused")):
+            return [inline_block("note", FILTERED)]
+        case RequestEnd(status="malformed", retry_in_ms=0):
+            return [inline_block("note", CUT_OFF)]
+        case _:
+            return []
 
 
 def _joined(parts: list[str]) -> str:

@@ -20,7 +20,8 @@ class Conclusion(Struct, frozen=True):
 
     ``delivered``: the terminal event came. ``rejection``: the provider turned the request down.
     ``unreadable``: what could not be parsed. ``cut_off``: the output limit or a filter fell inside
-    a call. ``refusal``: the model's or provider's reason for refusing. ``note``: a remark for the user.
+    a call; ``filtered``: it was the filter.
+    ``refusal``: the model's or provider's reason for refusing. ``note``: a remark for the user.
     ``usage``: the provider's own numbers.
     """
 
@@ -28,6 +29,7 @@ class Conclusion(Struct, frozen=True):
     rejection: Rejection | None = None
     unreadable: str = ""
     cut_off: bool = False
+    filtered: bool = False
     refusal: str = ""
     note: str | None = None
     usage: Raw | None = None
@@ -36,8 +38,8 @@ class Conclusion(Struct, frozen=True):
 class StreamFold(Protocol):
     """The state machine of one stream; emits through the segments it was made with."""
 
-    def fold(self, event: StreamEvent) -> None:
-        """Take one event; never raises."""
+    def fold(self, event: StreamEvent) -> bool:
+        """Take one event and say whether it brought output, not only a sign of life (L5); never raises."""
         ...
 
     def delivered(self) -> bool:

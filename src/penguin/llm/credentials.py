@@ -27,12 +27,12 @@ def key_variables_of(provider: str) -> tuple[str, ...]:
     return entry.key_variables if entry else ()
 
 
-def missing_key(provider: str, model_id: str) -> CredentialError:
+def missing_key(provider: str, model_id: str, config_file: str | None = None) -> CredentialError:
     """The error for a provider that wants a key and has none; names the variable and the config entry."""
     variables = " or ".join(key_variables_of(provider))
     by_variable = f"set the environment variable {variables}, or " if variables else ""
     return CredentialError(
         f"no API key for {provider}: {by_variable}put `api_key` into the [[models]] entry of"
-        f" {provider}/{model_id} in .project_config.toml"
+        f" {provider}/{model_id} in {config_file or '.project_config.toml'}"
         f" (`penguin config model add --provider {provider} --model-id {model_id} --api-key KEY`)"
     )

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from msgspec import Raw
+from msgspec.structs import replace
 
 from penguin._version import VERSION
 from penguin.llm import catalog
@@ -314,9 +315,10 @@ class _Attempt:
         preamble = b""
         async for chunk in response.chunks:
             events = splitter.feed(chunk)
-            clocks.tick(len(events))
+            output = False
             for event in events:
-                fold.fold(event)
+                output |= fold.fold(event)
+            clocks.tick(len(events), output=output)
             if not clocks.events and len(preamble) < _LARGEST_PREAMBLE:
                 preamble += chunk
             if fold.delivered():
@@ -342,25 +344,38 @@ class _Attempt:
         if self._rejection is not None or conclusion.rejection is not None:
             return rejected(self._rejection or conclusion.rejection or Rejection(""), self._place)
         if conclusion.delivered:
-            return _delivered(conclusion)
+            return _delivered(conclusion, self.segments)
         if self._unreadable or conclusion.unreadable:
             return unreadable(self._place.hidden(self._unreadable or conclusion.unreadable))
         if clocks.expired():
-            return silent(clocks.silence(), first=not clocks.events)
+            return silent(clocks.silence(), first=not clocks.heard)
         if self._disconnected is not None:
             return disconnected(self._disconnected, self._place, answering=self._answering)
         return ended_early("" if clocks.events else " and without any other")
 
 
-def _delivered(conclusion: Conclusion) -> LLMOutcome:
+def _delivered(conclusion: Conclusion, segments: Segments) -> LLMOutcome:
     if conclusion.cut_off:
-        message = "the output limit cut the reply inside a tool call"
-        return LLMOutcome("malformed", ModelError("malformed", message), cut_off=True)
+        return LLMOutcome("malformed", _cut(filtered=conclusion.filtered), cut_off=True)
     if conclusion.refusal:
         return LLMOutcome("failed", ModelError("refused", conclusion.refusal))
     if conclusion.unreadable:
         return unreadable(conclusion.unreadable)
-    return LLMOutcome("completed", note=conclusion.note)
+    return LLMOutcome("completed", note=conclusion.note if segments.spoke() else _silence(conclusion, segments))
+
+
+def _cut(*, filtered: bool) -> ModelError:
+    if filtered:
+        return ModelError("refused", "the provider's content filter stopped the reply inside a tool call")
+    return ModelError("malformed", "the output limit cut the reply inside a tool call")
+
+
+def _silence(conclusion: Conclusion, segments: Segments) -> str:
+    """What a completed reply without words or calls is, told to the user."""
+    when = "before it answered" if segments.thought_at_all() else "without a word"
+    if conclusion.note is None:
+        return f"The model ended its reply {when}."
+    return f"{conclusion.note} That was {when}: raise `max_tokens`, or let it think less."
 
 
 async def _read(response: HttpResponse, limit: int, clocks: Clocks) -> bytes:
@@ -368,7 +383,7 @@ async def _read(response: HttpResponse, limit: int, clocks: Clocks) -> bytes:
     pieces: list[bytes] = []
     size = 0
     async for chunk in response.chunks:
-        clocks.tick(1)
+        clocks.tick(1, output=True)
         pieces.append(chunk)
         size += len(chunk)
         if size >= limit:
@@ -418,4 +433,5 @@ def _place(config: ModelConfig, base_url: str) -> Place:
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
     secrets = tuple(secret for secret in (config.api_key, parts.password) if secret)
     variables = key_variables_of(config.provider)
-    return Place(config.provider, config.model_id, bare, variables[0] if variables else None, secrets)
+    place = Place(config.provider, config.model_id, bare, variables[0] if variables else None, secrets)
+    return replace(place, config_file=config.config_file) if config.config_file else place

@@ -181,6 +181,7 @@ class Place(Struct, frozen=True):
     base_url: str
     key_variable: str | None = None
     secrets: tuple[str, ...] = ()
+    config_file: str = ".project_config.toml"
 
     def hidden(self, text: str) -> str:
         """``text`` without any secret."""
@@ -191,7 +192,7 @@ class Place(Struct, frozen=True):
 
     def advice(self, kind: ErrorKind, status: int | None) -> str:
         """Which setting to change, or nothing."""
-        entry = f"the [[models]] entry of {self.provider}/{self.model_id} in .project_config.toml"
+        entry = f"the [[models]] entry of {self.provider}/{self.model_id} in {self.config_file}"
         variable = f" or the environment variable {self.key_variable}" if self.key_variable else ""
         match kind:
             case "auth":
@@ -218,19 +219,25 @@ _SHORTEST_SECRET = 6
 def rejected(rejection: Rejection, place: Place) -> LLMOutcome:
     """The outcome of an attempt the provider turned down."""
     rule = classify(rejection)
-    parts = [_sentence(rejection), place.advice(rule.kind, rejection.status)]
-    message = place.hidden(" ".join(part for part in parts if part))
+    said, advice = _sentence(rejection), place.advice(rule.kind, rejection.status)
+    message = place.hidden(f"{_ended(said)} {advice}" if advice else said)
     retry_after = rejection.retry_after if rule.status == "timeout" else None
     return LLMOutcome(rule.status, ModelError(rule.kind, message, rejection.status, retry_after))
 
 
 def _sentence(rejection: Rejection) -> str:
     words = scrub(rejection.message.strip()) or "no reason given"
-    label = rejection.code if rejection.code and rejection.code.lower() not in words.lower() else ""
+    code = rejection.code
+    label = "" if code == str(rejection.status) or code.lower() in words.lower() else code
     head = " ".join(part for part in (f"HTTP {rejection.status}" if rejection.status else "", label) if part)
     if len(words) > _LONGEST_MESSAGE:
         words = words[:_LONGEST_MESSAGE] + "…"
     return f"{head}: {words}" if head else words
+
+
+def _ended(words: str) -> str:
+    """The provider's words as a sentence: most end theirs without a full stop, and advice follows."""
+    return words if words.endswith((".", "!", "?", "…", "。")) else f"{words}."
 
 
 def disconnected(error: TransportError, place: Place, *, answering: bool) -> LLMOutcome:
@@ -269,10 +276,9 @@ def read_rejection(body: bytes, status: int | None, headers: Mapping[str, str]) 
     """
     wait = retry_after(headers)
     try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return rejection_from(msgspec.json.decode(body), status, wait)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Rejection(_plain_text(body), status, retry_after=wait)
-    return rejection_from(document, status, wait)
 
 
 def rejection_from(document: Any, status: int | None = None, wait: float | None = None) -> Rejection:

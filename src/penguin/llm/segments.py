@@ -154,6 +154,15 @@ class Segments:
         while self._open:
             self._close(self._open[0], reason)
 
+    def spoke(self) -> bool:
+        """Whether there are words, calls or data for the user."""
+        said = any(_is_for_the_user(message) for message in self.complete)
+        return said or any(isinstance(part, CallSegment) for part in self._open) or _has_words(self._text)
+
+    def thought_at_all(self) -> bool:
+        """Whether there is thinking."""
+        return self._thinking is not None or any(isinstance(each.payload, Thinking) for each in self.complete)
+
     def text(self) -> Segment | None:
         """The open text, to add to its fidelity."""
         return self._text
@@ -204,3 +213,17 @@ class Segments:
     def _settle(self, message: Message) -> None:
         self.complete.append(message)
         self._emit(message)
+
+
+def _has_words(text: Segment | None) -> bool:
+    return text is not None and text.content().strip() != ""
+
+
+def _is_for_the_user(message: Message) -> bool:
+    match message.payload:
+        case Text(text=text):
+            return text.strip() != ""
+        case ToolCall() | InlineData():
+            return True
+        case _:
+            return False

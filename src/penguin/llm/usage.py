@@ -24,7 +24,7 @@ def chat_usage(raw: Raw | None) -> TokenCounts | None:
         return None
     try:
         usage = msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     given = _number(usage.get("prompt_tokens")) or _number(usage.get("input_tokens"))
     output = _number(usage.get("completion_tokens")) or _number(usage.get("output_tokens"))
@@ -50,7 +50,7 @@ def anthropic_usage(raw: Raw | None) -> TokenCounts | None:
         return None
     try:
         usage = msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     read = _number(usage.get("cache_read_input_tokens"))
     other = _number(usage.get("input_tokens")) + _number(usage.get("cache_creation_input_tokens"))

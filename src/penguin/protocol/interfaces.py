@@ -111,6 +111,7 @@ class ModelConfig:
 
     ``request_timeout_ms`` sets both clocks: time to the first event and idle time between events;
     ``<= 0`` turns them off. Sizes are in tokens. ``extra_body`` is merged into the request body.
+    ``config_file`` is where a person changes all this, for the words of errors.
     """
 
     provider: str
@@ -128,6 +129,7 @@ class ModelConfig:
     vision: bool = True
     tool_calls: ToolCalls = "auto"
     extra_body: dict[str, Any] = field(default_factory=dict)
+    config_file: str | None = None
 
 
 ModelFactory: TypeAlias = Callable[[ModelConfig], LLMInterface]

@@ -698,3 +698,56 @@ async def test_any_delta_never_raises(events: list[bytes]) -> None:
 async def test_any_json_event_never_raises(documents: list[Any]) -> None:
     said = await fold(*(b"data: " + json.dumps(document).encode() + b"\n\n" for document in documents))
     assert said.outcome.error is None or "internal error" not in said.outcome.error.message
+
+
+# --- what may not be told wrongly -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", [{"index": 0, "id": "c0"}, {"index": 0}, {"id": "c0"}])
+async def test_D03_arguments_that_come_before_the_name_are_one_call(second: dict[str, Any]) -> None:
+    said = await fold(
+        call('{"path":', index=0, id="c0"),
+        call('"a"', name="read_file", **second),
+        call("}", **second),
+        CALLS,
+        DONE,
+    )
+    assert said.pairs() == [("read_file", '{"path":"a"}')]
+    assert said.outcome.status == "completed"
+
+
+async def test_D03_a_call_with_a_name_after_whole_arguments_without_one_is_not_joined_to_them() -> None:
+    said = await fold(call('{"a":1}', index=0), call('{"path":"a"}', index=0, name="read_file"), CALLS, DONE)
+    assert said.outcome.status == "malformed"
+    assert said.pairs() == []
+
+
+async def test_L4_a_filter_inside_a_call_is_called_a_filter() -> None:
+    said = await fold(call('{"path":', index=0, id="c0", name="read_file"), chunk(finish="content_filter"), DONE)
+    assert said.outcome.status == "malformed"
+    assert said.outcome.cut_off
+    assert said.outcome.error is not None
+    assert said.outcome.error.kind == "refused"
+    assert "filter" in said.outcome.error.message
+    assert "limit" not in said.outcome.error.message
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([STOP], "The model ended its reply without a word."),
+        ([chunk({"content": "\n\n"}), STOP], "The model ended its reply without a word."),
+        ([chunk({"reasoning": "Hm."}), STOP], "The model ended its reply before it answered."),
+        ([chunk({"reasoning": "Hm."}), chunk(finish="length")], "cut at the output limit. That was before it answered"),
+        ([text("Half"), chunk(finish="length")], "The reply was cut at the output limit."),
+    ],
+)
+async def test_L4_a_completed_reply_without_an_answer_says_so(pieces: list[bytes], words: str) -> None:
+    said = await fold(*pieces, DONE)
+    assert said.outcome.status == "completed"
+    assert words in (said.outcome.note or "")
+
+
+async def test_L4_a_whole_reply_has_no_note() -> None:
+    assert (await fold(text("Yes."), STOP, DONE)).outcome.note is None
+    assert (await fold(call("{}", index=0, id="c", name="list_tasks"), CALLS, DONE)).outcome.note is None

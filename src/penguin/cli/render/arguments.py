@@ -42,7 +42,7 @@ def in_full(arguments: str) -> list[tuple[str, str]]:
 def _values(arguments: str) -> dict[str, Any] | None:
     try:
         values = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
 

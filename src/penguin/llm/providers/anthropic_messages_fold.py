@@ -105,14 +105,17 @@ class MessagesFold:
         self._unreadable = ""
         self._usage: dict[str, Raw] = {}
 
-    def fold(self, event: StreamEvent) -> None:
-        """Take one event; never raises."""
+    def fold(self, event: StreamEvent) -> bool:
+        """Take one event and say whether it brought output; never raises."""
         if self.over() or event.data.startswith(b"[DONE]"):
-            return
+            return False
         try:
-            self._event(read(event.data), event)
-        except NotJson as error:
+            wire = read(event.data)
+            self._event(wire, event)
+        except (NotJson, RecursionError) as error:
             self._unreadable = f"an event is not JSON: {error}"
+            return False
+        return _brings_output(wire.type or event.name, wire.delta or WireDelta())
 
     def delivered(self) -> bool:
         """Whether ``message_stop`` came: what the connection does from now on does not matter (L4)."""
@@ -332,6 +335,13 @@ class MessagesFold:
         self._waiting = [block for block in self._waiting if not block.stopped]
 
 
+def _brings_output(kind: str, delta: WireDelta) -> bool:
+    if kind != "content_block_delta":
+        return kind not in {"", "ping"}
+    said = delta.text or delta.thinking or delta.partial_json or delta.signature
+    return said != "" or not is_null(delta.citation)
+
+
 def _with_input(block: _Block) -> Raw | None:
     """The block as it was announced, with the input that was streamed; ``None`` when that is not whole."""
     if not block.pieces:
@@ -345,7 +355,7 @@ def _with_input(block: _Block) -> Raw | None:
 def _items(raw: Raw | None) -> list[Raw]:
     try:
         return [Raw(bytes(item)) for item in msgspec.json.decode(raw, type=list[Raw])] if raw is not None else []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []
 
 

@@ -63,7 +63,7 @@ def read(data: bytes) -> WireEvent:
     """
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _event(document(data))
 
 
@@ -75,7 +75,7 @@ def read_message(data: bytes) -> WireMessage:
     """
     try:
         return _message_decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _message(document(data)) or WireMessage()
 
 

@@ -60,7 +60,7 @@ class Gemini:
         """The prompt includes what came from the cache; thoughts are counted beside the reply."""
         try:
             usage = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
         cached, given, said = usage_counts(usage)
         return TokenCounts(cached, given - cached, said, given + said) if given else None

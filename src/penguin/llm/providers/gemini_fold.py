@@ -144,17 +144,20 @@ class GeminiFold:
         self._counted = False
         self._spoke = False
         self._ends_in_call = False
+        self._brought_output = False
         self._given_ids: set[str] = set()
 
-    def fold(self, event: StreamEvent) -> None:
-        """Take one event; never raises."""
+    def fold(self, event: StreamEvent) -> bool:
+        """Take one event and say whether it brought output; never raises."""
         if self.over() or event.data.startswith(b"[DONE]"):
-            return
+            return False
+        self._brought_output = False
         try:
             self._chunk(reader.read(event.data), event)
-        except NotJson as error:
+        except (NotJson, RecursionError) as error:
             if not self.delivered():
                 self._unreadable = f"an event is not JSON: {error}"
+        return self._brought_output
 
     def delivered(self) -> bool:
         """Whether the reply is complete: what the connection does from now on does not matter (L4)."""
@@ -175,6 +178,7 @@ class GeminiFold:
             rejection=self._rejection or (Rejection(self._reason(), code=self._finish) if end == "error" else None),
             unreadable=self._unreadable or ("" if cut_off else self._no_reply(end, said_something=said_something)),
             cut_off=cut_off,
+            filtered=end == "filter",
             refusal=self._refusal(end, said_something=said_something),
             note=self._note(end),
             usage=kept(self._usage),
@@ -260,6 +264,7 @@ class GeminiFold:
         text = part.text
         if not text:
             return None
+        self._brought_output = True
         if part.thought:
             return self._segments.think(text, _THOUGHT)
         self._spoke, self._ends_in_call = True, False
@@ -267,6 +272,7 @@ class GeminiFold:
 
     def _part(self, part: WirePart, raw: Raw) -> None:
         """A part with more to it than words; ``raw`` is the part as it came."""
+        self._brought_output = True
         around = members(kept(raw))
         signature = around.pop("thoughtSignature", None)
         signed = {} if signature is None else {"signature": signature}

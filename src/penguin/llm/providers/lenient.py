@@ -62,7 +62,7 @@ def members(raw: Raw | None) -> dict[str, Raw]:
     """The members of a JSON object, each still raw; empty for anything else."""
     try:
         return msgspec.json.decode(raw or b"{}", type=dict[str, Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 

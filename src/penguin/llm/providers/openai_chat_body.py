@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penguin.llm.catalog import ThinkingStyle
+from penguin.llm.providers.lenient import kept
 from penguin.llm.providers.text_calls import call_as_text, result_as_text, tools_as_text
 from penguin.llm.providers.think_tags import SOURCE as THINK_TAG
 from penguin.protocol.call_ids import legal_call_id
@@ -43,6 +44,9 @@ from penguin.protocol.messages import (
 
 _LEVELS: tuple[ThinkingLevel, ...] = ("none", "low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
+_DEEPEST = 200
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(r"[\[\]{}]")
 
 
 class ChatSettings(Struct, frozen=True):
@@ -334,13 +338,38 @@ def _reply_members(reply: _Reply, settings: ChatSettings) -> dict[str, Any]:
 
 def valid_arguments(arguments: str) -> str:
     """The arguments as they may be sent: nothing is ``{}``, text that is no JSON object is wrapped (L10)."""
-    if not arguments.strip():
+    if arguments.strip() in {"", "{}"}:
         return "{}"
+    if not _is_deep(arguments):
+        if _is_object(arguments):
+            return arguments
+        # Escaped lone surrogates become U+FFFD (P12).
+        readable = kept(Raw(scrub(arguments).encode()))
+        if readable is not None:
+            return bytes(readable).decode()
+    return msgspec.json.encode({"unparsable_arguments": scrub(arguments)}).decode()
+
+
+def _is_object(arguments: str) -> bool:
     try:
         msgspec.json.decode(arguments, type=dict[str, Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return msgspec.json.encode({"unparsable_arguments": scrub(arguments)}).decode()
-    return arguments
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_deep(arguments: str) -> bool:
+    """Whether they are nested deeper than is sent back.
+
+    A parser's own limit depends on how deep its caller stands: a resumed session could send other bytes (T12).
+    """
+    if arguments.count("[") + arguments.count("{") <= _DEEPEST:
+        return False
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_JSON_STRING.sub("", arguments)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > _DEEPEST
 
 
 def legal_tool_name(name: str) -> str:

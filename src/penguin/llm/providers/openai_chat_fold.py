@@ -103,7 +103,7 @@ class _Call:
         """Whether the arguments so far are a JSON document, so that what follows can only be another call."""
         try:
             json.loads(self.arguments())
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return True
 
@@ -136,24 +136,27 @@ class ChatFold:
         self._details = ReasoningDetails()
         self._saw_content = False
         self._said_something = False
+        self._brought_output = False
 
-    def fold(self, event: StreamEvent) -> None:
-        """Take one event; never raises."""
+    def fold(self, event: StreamEvent) -> bool:
+        """Take one event and say whether it brought output; never raises."""
         data = event.data
         if self.over():
-            return
+            return False
         if data.startswith(b"[DONE]"):
             self._ending.done = True
-            return
+            return True
+        self._brought_output = False
         try:
             if b"\n" not in data:
                 self._chunk(read(data), data, event.name)
             else:
                 for part in _documents(data):
                     self._chunk(read(part), part, event.name)
-        except NotJson as error:
+        except (NotJson, RecursionError) as error:
             if not self.delivered():
                 self._ending.unreadable = f"an event is not JSON: {error}"
+        return self._brought_output
 
     def delivered(self) -> bool:
         """Whether the reply is complete: what the connection does from now on does not matter (L4)."""
@@ -174,6 +177,7 @@ class ChatFold:
             rejection=ending.rejection or self._failing_finish(),
             unreadable=ending.unreadable or (self._broken_call() if self.delivered() and not cut_off else ""),
             cut_off=cut_off,
+            filtered=ending.finish == "filter",
             refusal=self._refusal(),
             note=_NOTES.get(ending.finish or "stop"),
             usage=ending.usage,
@@ -248,13 +252,13 @@ class ChatFold:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reason(delta)
         if delta.content:
-            self._saw_content = self._said_something = True
+            self._brought_output = self._saw_content = self._said_something = True
             if isinstance(delta.content, str):
                 self._speak(delta.content)
             else:
                 self._parts(delta.content)
         if delta.refusal:
-            self._saw_content = True
+            self._brought_output = self._saw_content = True
             self._ending.refusal += delta.refusal
             self._speak(delta.refusal)
         for piece in delta.tool_calls or ():
@@ -297,7 +301,7 @@ class ChatFold:
     # --- reasoning -----------------------------------------------------------------------------------
 
     def _reason(self, delta: WireDelta) -> None:
-        self._saw_content = True
+        self._brought_output = self._saw_content = True
         # A server in transition sends the same words under both names.
         if delta.reasoning_content:
             self._think(delta.reasoning_content, "reasoning_content")
@@ -329,10 +333,12 @@ class ChatFold:
         self._saw_content = self._said_something = True
         name = (piece.function.name if piece.function else None) or ""
         arguments = argument_text(piece.function.arguments) if piece.function else ""
+        if name or arguments:
+            self._brought_output = True
         call = self._call_for(piece.index, piece.id or "", name, arguments)
         if piece.id and not call.provider_id:
             call.provider_id = piece.id
-        if name and not call.arguments():
+        if name and not (call.name and call.arguments()):
             call.name = _joined_name(call.name, name)
         if not is_null(piece.extra_content):
             call.extra = Raw(minify(bytes(piece.extra_content)))
@@ -444,7 +450,9 @@ def _is_another(call: _Call, index: int | None, provider_id: str, name: str, arg
         return bool(name) or index is None
     if provider_id or not name or not call.pieces or (index is not None and not arguments):
         return False
-    return name != call.name or (arguments.lstrip().startswith("{") and call.is_whole())
+    begins_anew = arguments.lstrip().startswith("{") and call.is_whole()
+    # Arguments may come before the name: a name is another one only where there is one.
+    return begins_anew or call.name not in {"", name}
 
 
 def _joined_name(known: str, piece: str) -> str:

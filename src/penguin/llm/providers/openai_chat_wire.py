@@ -88,7 +88,7 @@ def read(data: bytes) -> WireChunk:
     """
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _chunk(document(data))
 
 

@@ -112,19 +112,21 @@ class ResponsesFold:
             "response.cancelled": self._response_over,
         }
 
-    def fold(self, event: StreamEvent) -> None:
-        """Take one event; never raises."""
+    def fold(self, event: StreamEvent) -> bool:
+        """Take one event and say whether it brought output; never raises."""
         if self.over() or event.data.startswith(b"[DONE]"):
-            return
+            return False
         try:
             wire = event_reader.read(event.data)
             take = self._takers.get(wire.type)
             if take is not None:
                 take(wire)
-            elif not wire.type.startswith("response."):
+                return wire.delta != ""
+            if not wire.type.startswith("response."):
                 self._unannounced(event)
-        except NotJson as error:
+        except (NotJson, RecursionError) as error:
             self._unreadable = f"an event is not JSON: {error}"
+        return False
 
     def delivered(self) -> bool:
         """Whether the reply is complete: what the connection does from now on does not matter (L4)."""
@@ -146,6 +148,7 @@ class ResponsesFold:
             rejection=self._rejection,
             unreadable=self._unreadable or ("" if cut_off else self._broken_call(open_calls)),
             cut_off=cut_off,
+            filtered=self._end == "filter",
             refusal=self._refusal_words(),
             note=_NOTES.get(self._end or "completed"),
             usage=self._usage,

@@ -311,7 +311,7 @@ def make_item(segments: Segments, kind: str) -> Item:
 def _same_json(one: str, other: str) -> bool:
     try:
         return bool(json.loads(one) == json.loads(other))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -321,5 +321,5 @@ _raw_list: Final = msgspec.json.Decoder(list[Raw])
 def _list_of_members(raw: Raw | None) -> list[dict[str, Raw]]:
     try:
         return [members(part) for part in _raw_list.decode(raw or b"[]")]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []

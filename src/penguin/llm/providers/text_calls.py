@@ -79,6 +79,13 @@ def parse_calls(text: str, known: Collection[str]) -> list[TextCall] | None:
 
         parse_calls('```json\n{"name":"ls","arguments":{}}\n```', {"ls"})  # [TextCall("ls", "{}")]
     """
+    try:
+        return _parsed(text, known)
+    except RecursionError:  # nested beyond what can be a call
+        return None
+
+
+def _parsed(text: str, known: Collection[str]) -> list[TextCall] | None:
     calls: list[TextCall] = []
     tagged = False
     position = 0
