@@ -7,59 +7,90 @@ forgotten, each committed call answered once, the stream as the trace, resumed a
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from tests.support.world import CHILD_PROMPT, MINDS, MODELS, PNG, Plan, World
+from tests.support.world import CHILD_PROMPT, MINDS, PNG, Plan, World
 
 from penguin.protocol.builders import image_url, user_text
+from penguin.protocol.messages import (
+    ApprovalDecision,
+    CompactionEnd,
+    Message,
+    RequestEnd,
+    SessionMeta,
+    Text,
+    ToolCallOutput,
+)
 from penguin.testing.turns import Block, call, say, think, turn, usage
 
+T = TypeVar("T")
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 BLOCKS = [
     *("say", "say", "say_nothing", "say_space", "say_odd", "think", "think_nothing"),
     *("echo", "echo", "echo", "slow", "endless", "boom", "picture", "unknown", "broken", "list", "odd_name", "child"),
 ]
+DECISIONS = ["allow", "allow", "allow", "allow", "deny", "raise", "ponder"]
+ACTIONS = ["interrupt", "interrupt", "cancel", "steer", "steer", "skip", "notice"]
+SUMMARIES = ["good", "good", "good", "bare", "empty", "call", "words_and_call"]
+SUMMARY_ENDINGS = ["whole"] * 5 + ["cut", "silent", "busy", "refused", "overflow"]
 ENDINGS = ["whole"] * 8 + ["cut", "cut", "silent", "busy", "limited", "refused", "overflow", "bad_image", "too_long"]
 
-replies = st.fixed_dictionaries(
-    {
-        "blocks": st.lists(st.sampled_from(BLOCKS), max_size=4),
-        "ids": st.sampled_from(["own", "own", "own", "reused", "odd", "none"]),
-        "ending": st.sampled_from(ENDINGS),
-        "after": st.integers(0, 14),
-        "big": st.sampled_from([False, False, False, False, True]),
-    }
-)
-summaries = st.fixed_dictionaries(
-    {
-        "kind": st.sampled_from(["good", "good", "good", "bare", "empty", "call", "words_and_call"]),
-        "ending": st.sampled_from(["whole"] * 5 + ["cut", "silent", "busy", "refused", "overflow"]),
-        "after": st.integers(0, 14),
-    }
-)
-actions = st.lists(
-    st.tuples(
-        st.integers(0, 160), st.sampled_from(["interrupt", "interrupt", "cancel", "steer", "steer", "skip", "notice"])
-    ),
-    max_size=3,
-)
-tasks = st.fixed_dictionaries(
-    {
-        "replies": st.lists(replies, max_size=4),
-        "summaries": st.lists(summaries, max_size=3),
-        "decisions": st.lists(st.sampled_from(["allow", "allow", "allow", "deny", "raise", "ponder"]), max_size=6),
-        "actions": actions,
-        "image": st.sampled_from([False, False, False, True]),
-    }
-)
+seeds = st.integers(0, 2**48)
+"""Hypothesis walks; what a step holds comes from a seed. Drawn piece by piece it would be small nearly always."""
+
+
+class Dice:
+    """The contents of one step."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - the same again is what is wanted
+
+    def one_of(self, things: Sequence[T]) -> T:
+        return self._random.choice(things)
+
+    def number(self, most: int) -> int:
+        return self._random.randint(0, most)
+
+    def chance(self, percent: int) -> bool:
+        return self._random.randrange(100) < percent
+
+    def task(self) -> dict[str, Any]:
+        return {
+            "replies": [self.reply() for _ in range(self.number(4))],
+            "summaries": self.summaries(),
+            "decisions": [self.one_of(DECISIONS) for _ in range(self.number(6))],
+            "actions": self.actions(ACTIONS),
+            "image": self.chance(25),
+        }
+
+    def reply(self) -> dict[str, Any]:
+        return {
+            "blocks": [self.one_of(BLOCKS) for _ in range(self.number(4))],
+            "ids": self.one_of(["own", "own", "own", "reused", "odd", "none"]),
+            "ending": self.one_of(ENDINGS),
+            "after": self.number(14),
+            "big": self.chance(20),
+        }
+
+    def summaries(self) -> list[dict[str, Any]]:
+        return [
+            {"kind": self.one_of(SUMMARIES), "ending": self.one_of(SUMMARY_ENDINGS), "after": self.number(14)}
+            for _ in range(self.number(3))
+        ]
+
+    def actions(self, kinds: Sequence[str]) -> list[tuple[int, str]]:
+        return [(self.number(160), self.one_of(kinds)) for _ in range(self.number(3))]
 
 
 class Sessions(RuleBasedStateMachine):
@@ -67,11 +98,13 @@ class Sessions(RuleBasedStateMachine):
 
     mind = "openai-chat"
     steps = 0
+    happened: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="penguin-world-"))
         self.world = World(self.root, self.mind)
+        self.world.on_message = self._tally
         self.count = 0
 
     def teardown(self) -> None:
@@ -108,37 +141,42 @@ class Sessions(RuleBasedStateMachine):
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    @rule(task=tasks)
-    def task(self, task: dict[str, Any]) -> None:
-        self._script(task)
+    @rule(seed=seeds)
+    def task(self, seed: int) -> None:
+        task = self._script(Dice(seed).task())
         prompt, words = self._prompt(image=task["image"])
         self.world.run(prompt, words, self._actions(task["actions"]))
         self._done()
 
-    @rule(task=tasks, records=st.integers(0, 25), torn=st.sampled_from([0, 0, 1, 40, 10_000]))
-    def task_that_dies(self, task: dict[str, Any], records: int, torn: int) -> None:
-        self._script(task)
-        self.world.die_after(records, torn)
+    @rule(seed=seeds)
+    def task_that_dies(self, seed: int) -> None:
+        dice = Dice(seed)
+        task = self._script(dice.task())
+        self.world.die_after(dice.number(25), dice.one_of([0, 0, 1, 40, 10_000]))
         prompt, words = self._prompt(image=task["image"])
         self.world.run(prompt, words, self._actions(task["actions"]))
-        self.world.records_left = None
-        self._done()
+        self._lived_or_died()
 
-    @rule(task=tasks)
-    def go_on(self, task: dict[str, Any]) -> None:
+    @rule(seed=seeds)
+    def go_on(self, seed: int) -> None:
         """Without a new prompt, if something was kept."""
         if not self.world.open.engine.ledger.carry_over:
             return
-        self._script(task)
+        task = self._script(Dice(seed).task())
         self.world.run([], [], self._actions(task["actions"]))
         self._done()
 
-    @rule(scripted=st.lists(summaries, max_size=3), doing=actions, dies=st.none() | st.integers(0, 9))
-    def compact(self, scripted: list[dict[str, Any]], doing: list[tuple[int, str]], dies: int | None) -> None:
-        self._script({"replies": [], "summaries": scripted, "decisions": []})
-        if dies is not None:
-            self.world.die_after(dies, 0)
-        self.world.compact([(at, what) for at, what in doing if what in {"interrupt", "cancel", "skip"}])
+    @rule(seed=seeds)
+    def compact(self, seed: int) -> None:
+        dice = Dice(seed)
+        self._script({"replies": [], "summaries": dice.summaries(), "decisions": []})
+        if dice.chance(30):
+            self.world.die_after(dice.number(9), 0)
+        self.world.compact(dice.actions(["interrupt", "cancel", "skip"]))
+        self._lived_or_died()
+
+    def _lived_or_died(self) -> None:
+        self.happened["death"] += self.world.records_left is None
         self.world.records_left = None
         self._done()
 
@@ -147,13 +185,15 @@ class Sessions(RuleBasedStateMachine):
         self.world.restart()
         self._done()
 
-    @rule(back=st.none() | st.integers(1, 4), mind=st.none() | st.sampled_from(sorted(MODELS)))
-    def fork(self, back: int | None, mind: str | None) -> None:
+    @rule(seed=seeds)
+    def fork(self, seed: int) -> None:
         if not self.world.files():
             return
+        dice = Dice(seed)
+        self.happened["fork"] += 1
         turns = self.world.open.engine.ledger.turns
-        at = None if back is None or turns == 0 else max(1, turns - back)
-        self.world.fork(at, mind if mind in MINDS else None)
+        at = max(1, turns - dice.number(3)) if turns and dice.chance(50) else None
+        self.world.fork(at, dice.one_of(MINDS) if dice.chance(80) else None)
         self._done()
 
     @rule()
@@ -162,6 +202,24 @@ class Sessions(RuleBasedStateMachine):
         self._done()
 
     # --- from data to what is said ---------------------------------------------------------------------
+
+    def _tally(self, message: Message) -> None:
+        """What the random walk really passed through."""
+        match message.payload:
+            case CompactionEnd(status=status):
+                self.happened[f"compaction {status}"] += 1
+            case RequestEnd(status=status, retry_in_ms=wait):
+                self.happened[f"request {status}" + ("" if wait is None else ", again")] += 1
+            case ApprovalDecision(decision=decision):
+                self.happened[decision] += 1
+            case ToolCallOutput(stop_reason=reason):
+                self.happened[f"output {reason or 'completed'}"] += 1
+            case Text(text=text) if text.startswith("["):
+                self.happened[text[1:].split(maxsplit=1)[0].split("]")[0]] += 1
+            case SessionMeta():
+                self.happened["subagent"] += 1
+            case _:
+                pass
 
     def _done(self) -> None:
         type(self).steps += 1
@@ -176,7 +234,7 @@ class Sessions(RuleBasedStateMachine):
         prompt = [user_text(f"Do {token} please")]
         return ([*prompt, image_url(PNG)] if image else prompt), [token]
 
-    def _script(self, task: dict[str, Any]) -> None:
+    def _script(self, task: dict[str, Any]) -> dict[str, Any]:
         world = self.world
         world.replies.clear()
         world.summaries.clear()
@@ -184,6 +242,7 @@ class Sessions(RuleBasedStateMachine):
         world.replies += [self._reply(entry) for entry in task["replies"]]
         world.summaries += [self._summary(entry) for entry in task["summaries"]]
         world.decisions += task["decisions"]
+        return task
 
     def _actions(self, entries: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return [
@@ -244,8 +303,17 @@ class Sessions(RuleBasedStateMachine):
         return Plan(turn(*said[entry["kind"]], usage=usage(cache_write=500, output=5)), entry["ending"], entry["after"])
 
 
-def drive(mind: str, *, examples: int, steps: int) -> int:
-    machine: Any = type(f"Sessions_{mind}", (Sessions,), {"mind": mind, "steps": 0})
+MUST_HAPPEN = [
+    *("request completed", "request timeout, again", "request malformed, again", "request failed", "request aborted"),
+    *("compaction completed", "compaction failed", "compaction aborted", "death", "fork", "subagent"),
+    *("allow", "deny", "output completed", "output failed", "output aborted"),
+    *("user_steering", "background_task_done", "left"),
+]
+
+
+def drive(mind: str, *, examples: int, steps: int) -> tuple[int, Counter[str]]:
+    happened = Counter[str]()
+    machine: Any = type(f"Sessions_{mind}", (Sessions,), {"mind": mind, "steps": 0, "happened": happened})
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     # Without shrinking: a failure is reported within the budget, and the steps that led to it are printed anyway.
     chosen = settings(
@@ -256,18 +324,23 @@ def drive(mind: str, *, examples: int, steps: int) -> int:
         phases=[Phase.explicit, Phase.generate],
     )
     run_state_machine_as_test(machine, settings=chosen)
-    return int(machine.steps)
+    return int(machine.steps), happened
 
 
 @pytest.mark.parametrize("mind", MINDS)
 def test_D1_E25_T11_sessions_at_random(mind: str) -> None:
-    assert drive(mind, examples=12, steps=12) >= 50
+    steps, happened = drive(mind, examples=24, steps=14)
+    assert steps >= 50
+    assert happened["request completed"] >= steps / 2
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("mind", MINDS)
 def test_D1_E25_T11_ten_thousand_steps(mind: str) -> None:
-    done = 0
+    """And none of what can happen is left out."""
+    done, happened = 0, Counter[str]()
     while done < 10_000:
-        done += drive(mind, examples=200, steps=30)
+        steps, more = drive(mind, examples=200, steps=30)
+        done, happened = done + steps, happened + more
+    assert not [name for name in MUST_HAPPEN if not happened[name]], happened
