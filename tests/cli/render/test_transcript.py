@@ -163,6 +163,40 @@ def test_a_retry_is_announced_with_its_reason_and_wait() -> None:
     assert "[the request ended as timeout: the connection broke (network); trying again in 2 s]" in shown([end])
 
 
+def test_a_kind_that_repeats_the_status_is_said_once() -> None:
+    end = b.request_end("malformed", error=ErrorDetail("malformed", "half a stream"), attempt=1, retry_in_ms=2_000)
+    assert "[the request ended as malformed: half a stream; trying again in 2 s]" in shown([end])
+
+
+def test_E13_a_retry_is_announced_below_the_foot_of_the_tool_that_still_runs() -> None:
+    end = b.request_end("timeout", error=ErrorDetail("network", "gone"), attempt=1, retry_in_ms=2_000)
+    text = shown([*called("a", "make"), end, *ran("a", "built\n"), b.request_begin()])
+    assert text.index("built") < text.index("done") < text.index("trying again")
+
+
+def test_E13_a_call_nobody_decided_about_is_shown_as_not_run_and_does_not_hold_up_the_others() -> None:
+    cut = b.tool_call("exec_command", '{"cmd": "make', "a", stop_reason="malformed")
+    end = b.request_end("malformed", error=ErrorDetail("malformed", "cut"), attempt=1, retry_in_ms=0)
+    text = shown([cut, end, b.request_begin(), *called("b", "ls"), *ran("b", "x\n")], close=False)
+    assert text.index("not run") < text.index("trying again") < text.index("ls") < text.index("done")
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("answers", [True, False])
+def test_L4_the_note_of_a_completed_request_is_shown(*, live: bool, answers: bool) -> None:
+    end = b.request_end("completed", error=ErrorDetail("note", "The reply was cut at the output limit."))
+    text = shown([b.request_begin(), *spoken("Half of"), end], live=live, answers=answers)
+    assert text.endswith("[The reply was cut at the output limit.]\n")
+
+
+def test_L10_arguments_nested_beyond_reading_are_shown_as_they_came() -> None:
+    deep = '{"cmd":' + "[" * 3000 + "]" * 3000 + "}"
+    call = b.tool_call("exec_command", deep, "a")
+    assert "[[[" in shown([call])
+    assert "[[[" in shown([call], full=True)
+    assert "\ufffd" in shown([b.tool_call("exec_command", r'{"cmd": "\ud800"}', "a")])
+
+
 def test_the_last_failure_is_told_by_the_result_while_live_and_by_the_record_when_read() -> None:
     end = b.request_end("failed", error=ErrorDetail("auth", "wrong key"))
     assert shown([end]) == ""

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from penguin.cli.render.text import one_line
+from penguin.protocol.arguments import parse_arguments
 
 # The argument that says most comes alone, the first of these that is there.
 _TELLING = ("cmd", "command", "file_path", "path", "source", "url", "prompt")
@@ -25,7 +26,10 @@ def about(arguments: str) -> str:
     for name in _TELLING:
         if isinstance(values.get(name), str):
             return one_line(values[name])
-    return "  ".join(f"{one_line(name)}={_short(value)}" for name, value in values.items())
+    try:
+        return "  ".join(f"{one_line(name)}={_short(value)}" for name, value in values.items())
+    except RecursionError:  # what was read may still be nested too deeply to be written
+        return one_line(arguments)
 
 
 def in_full(arguments: str) -> list[tuple[str, str]]:
@@ -33,20 +37,23 @@ def in_full(arguments: str) -> list[tuple[str, str]]:
     values = _values(arguments)
     if values is None:
         return [("arguments", arguments)]
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in values.items()
-    ]
+    try:
+        return [(name, _text(value)) for name, value in values.items()]
+    except RecursionError:
+        return [("arguments", arguments)]
 
 
 def _values(arguments: str) -> dict[str, Any] | None:
     try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
+        return parse_arguments(arguments)
+    except ValueError:
         return None
-    return values if isinstance(values, dict) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _short(value: Any) -> str:
-    text = one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = one_line(_text(value))
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"

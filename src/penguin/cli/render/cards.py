@@ -28,7 +28,9 @@ class Card:
     started: str
     ended: str | None = None
     stop_reason: StopReason | None = None
+    decided: bool = False
     denied: bool = False
+    dropped: bool = False
     announced: bool = False
     wrote: bool = False
     _lines: deque[str] = field(default_factory=deque)
@@ -64,6 +66,7 @@ class CardStack:
         self._look = look
         self._full = full
         self._waiting: dict[str, Card] = {}
+        self._dropped: set[str] = set()
         self._shown = 0
         self._held: deque[str] = deque(maxlen=TAIL)
         self._left_out = 0
@@ -79,7 +82,14 @@ class CardStack:
         """The verdict: time counts from here, so that a slow human is not taken for a slow tool."""
         card = self._waiting.get(call_id)
         if card is not None:
-            card.started, card.denied = timestamp, not allowed
+            card.started, card.decided, card.denied = timestamp, True, not allowed
+
+    def give_up_undecided(self, timestamp: str) -> None:
+        """The request failed: calls nobody had decided about will have no output (E13)."""
+        for call_id, card in self._waiting.items():
+            if not card.decided and card.ended is None:
+                card.dropped, card.ended = True, timestamp
+                self._dropped.add(call_id)
 
     def write(self, call_id: str, text: str) -> None:
         """A fragment of a call's output."""
@@ -88,6 +98,8 @@ class CardStack:
 
     def finish(self, call_id: str, output: str, stop_reason: StopReason | None, timestamp: str) -> None:
         """A call's complete output; a call that was never seen (cut away by a compaction) gets a card without name."""
+        if call_id in self._dropped:
+            return
         card = self._waiting.setdefault(call_id, Card("output of an earlier call", "", timestamp))
         if not card.wrote:
             card.write(output)
@@ -167,8 +179,8 @@ class CardStack:
 
     def _footer(self, card: Card) -> str:
         look = self._look
-        if card.denied:
-            return f"  {self._corner} {look.bad('denied')}"
+        if card.denied or card.dropped:
+            return f"  {self._corner} {look.bad('denied' if card.denied else 'not run')}"
         # Not "ok": that the tool ran says nothing about the exit code of its command.
         ended = card.stop_reason in {None, "completed"}
         verdict = look.dim("done") if ended else look.bad(str(card.stop_reason))

@@ -73,6 +73,7 @@ class Transcript:
         self._last: Kind | None = None
         self._column_zero = True
         self._words = ""
+        self._endings: list[str] = []
         self.estimated = False
 
     def show(self, message: Message) -> None:
@@ -83,11 +84,12 @@ class Transcript:
             self._show_own(message)
         if self._speaking is None:
             self._block("card", self._cards.lines())
+            if not self._cards:
+                self._show_endings()
 
     def close(self) -> None:
         """Bring everything to an end: the stream is over."""
-        self._end_of_speech()
-        self._block("card", self._cards.leave())
+        self._finish_cards()
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Transcript:
             case ToolCallOutput(tool_call_id=call_id, output=output, stop_reason=stop_reason):
                 self._cards.finish(call_id, output, stop_reason, message.timestamp)
             case RequestEnd():
-                self._show_request_end(message.payload)
+                self._show_request_end(message.payload, message.timestamp)
             case CompactionBegin(context=context, turns=turns):
                 self._note(f"[compacting the context: {context:,} tokens after {turns} turns]")
             case CompactionEnd(status=status):
@@ -140,14 +142,23 @@ class Transcript:
                 # Boundaries and fragments that say nothing to a person, and payloads of a later version.
                 pass
 
-    def _show_request_end(self, end: RequestEnd) -> None:
+    def _show_request_end(self, end: RequestEnd, timestamp: str) -> None:
         self._end_of_speech()
-        if end.status == "completed" or (self._live and end.retry_in_ms is None):
+        if end.status == "completed":
+            # A remark of the model side: a reply that was cut, or has no answer in it (L4).
+            self._endings += [f"[{one_line(end.error.message)}]"] if end.error else []
+            return
+        self._cards.give_up_undecided(timestamp)
+        if self._live and end.retry_in_ms is None:
             return
         self._words = ""
-        why = f": {one_line(end.error.message)} ({end.error.kind})" if end.error else ""
-        again = "" if end.retry_in_ms is None else f"; trying again in {end.retry_in_ms / 1000:g} s"
-        self._note(f"[the request ended as {end.status}{why}{again}]")
+        self._endings.append(f"[the request ended as {_what_happened(end)}]")
+
+    def _show_endings(self) -> None:
+        """How requests ended, once the tools they started are done: in between it would tear their output apart."""
+        endings, self._endings = self._endings, []
+        for ending in endings:
+            self._note(ending)
 
     def _show_meta(self, meta: SessionMeta) -> None:
         self._note(f"[{meta.session_id}: {meta.provider}/{meta.model_id} in {one_line(meta.workspace)}]")
@@ -227,6 +238,7 @@ class Transcript:
     def _finish_cards(self) -> None:
         self._end_of_speech()
         self._block("card", self._cards.leave())
+        self._show_endings()
 
     def _block(self, kind: Kind, lines: Iterable[str]) -> None:
         for line in lines:
@@ -245,3 +257,11 @@ class Transcript:
         self._write(text)
         # Colour codes close after the text: what counts is the last character a person sees.
         self._column_zero = text.removesuffix("\x1b[0m").endswith("\n")
+
+
+def _what_happened(end: RequestEnd) -> str:
+    again = "" if end.retry_in_ms is None else f"; trying again in {end.retry_in_ms / 1000:g} s"
+    if end.error is None:
+        return f"{end.status}{again}"
+    kind = "" if end.error.kind == end.status else f" ({one_line(end.error.kind)})"
+    return f"{end.status}: {one_line(end.error.message)}{kind}{again}"
