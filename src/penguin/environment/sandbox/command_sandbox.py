@@ -126,16 +126,15 @@ class CommandSandbox:
         if self._mechanism is None or not self._fixed:
             raise _refused("it was not prepared")
         where = os.path.realpath(directory)
-        words = [self._mechanism.bwrap, *self._fixed, *self._sockets(), *self._flags(), "--chdir", where, "--"]
-        return kept(self._mechanism.perl, words, arguments)
+        words = [self._mechanism.bwrap, *self._fixed, *self._flags(), "--chdir", where]
+        return kept(self._mechanism.perl, words, self._sockets(), arguments)
 
     def _flags(self) -> list[str]:
         return [*NAMESPACES, *(() if self.settings.network else ("--unshare-net",))]
 
     def _sockets(self) -> list[str]:
         zones = self._drawn()
-        seen = [each for each in listening_sockets() if zones.enclosing(each).access == "read"]
-        return [word for path in sorted(seen) for word in ("--ro-bind", _NOTHING, str(path))]
+        return [str(each) for each in sorted(listening_sockets()) if zones.enclosing(each).access == "read"]
 
     def is_keeper(self, process: custody.Process) -> bool:
         """Whether this is a process of the sandbox itself, which ends with the last one in it."""
@@ -179,6 +178,7 @@ def _protected_names(zones: Zones) -> tuple[list[Path], list[Path]]:
 def _mounts(zones: Zones) -> list[str]:
     """Bubblewrap's options for the table, outer zones first."""
     words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    words += [word for knob in _knobs_of_the_kernel() for word in ("--ro-bind", knob, knob)]
     sealed: list[str] = []
     for zone in zones.table[1:]:
         around = zones.around(zone)
@@ -190,6 +190,24 @@ def _mounts(zones: Zones) -> list[str]:
         # Only at the end: inner zones need a place in it first.
         sealed += ["--remount-ro", str(zone.path)] if zone.access == "hidden" and zone.path.is_dir() else []
     return words + sealed
+
+
+def _knobs_of_the_kernel() -> list[str]:
+    """What in /proc is no process and could be written.
+
+    Who is root outside owns these files inside too, and the kernel asks for no more than that: without a read-only
+    mount one could set the program that is run, as root and outside, when something dumps core.
+    """
+    if os.geteuid() != 0:
+        return []
+    with os.scandir("/proc") as entries:
+        return sorted(entry.path for entry in entries if not entry.name.isdigit() and _can_be_written(entry))
+
+
+def _can_be_written(entry: os.DirEntry[str]) -> bool:
+    if entry.is_symlink():
+        return False
+    return entry.is_dir() or bool(entry.stat().st_mode & 0o222)
 
 
 def _mount(zone: Zone, private: Path) -> list[str]:

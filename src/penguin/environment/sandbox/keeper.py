@@ -19,22 +19,29 @@ NAME = "penguin-keeper"
 OUTSIDE = f"""
 $0 = '{NAME}';
 $SIG{{$_}} = 'IGNORE' for qw({_FOR_THE_COMMAND});
-my $count = shift; my @sandbox = splice(@ARGV, 0, $count); my @inside = splice(@ARGV, 0, 3);
-my ($told, $tell);
-{{ local $^F = 1023; pipe($told, $tell) or die "penguin: no pipe: $!\\n"; }}
-my $pid = fork;
-defined $pid or die "penguin: {NOT_SET_UP}: $!\\n";
-if (!$pid) {{
-    close $told;
-    exec {{$sandbox[0]}} @sandbox, @inside, fileno($tell), @ARGV;
-    warn "penguin: $sandbox[0]: $!\\n"; exit 126;
+my @sandbox = splice(@ARGV, 0, shift); my @sockets = splice(@ARGV, 0, shift); my @inside = splice(@ARGV, 0, 3);
+my ($status, $said);
+{{
+    @sockets = grep {{ -S }} @sockets;
+    my ($told, $tell);
+    {{ local $^F = 1023; pipe($told, $tell) or die "penguin: no pipe: $!\\n"; }}
+    my $pid = fork;
+    defined $pid or die "penguin: {NOT_SET_UP}: $!\\n";
+    if (!$pid) {{
+        close $told;
+        exec {{$sandbox[0]}} @sandbox, (map {{ ('--ro-bind', '/dev/null', $_) }} @sockets), '--',
+            @inside, fileno($tell), @ARGV;
+        warn "penguin: $sandbox[0]: $!\\n"; exit 126;
+    }}
+    close $tell;
+    waitpid($pid, 0);
+    $status = $?;
+    my $ready = ''; $said = '';
+    vec($ready, fileno($told), 1) = 1;
+    sysread($told, $said, 64) if select($ready, undef, undef, 0) > 0;
+    # A socket that has gone meanwhile is nothing to lay a mount on, and nothing to hide.
+    redo if $said eq '' && grep {{ !-S }} @sockets;
 }}
-close $tell;
-waitpid($pid, 0);
-my $status = $?;
-my ($ready, $said) = ('', '');
-vec($ready, fileno($told), 1) = 1;
-sysread($told, $said, 64) if select($ready, undef, undef, 0) > 0;
 if ($said eq '') {{ warn "penguin: {NOT_SET_UP}\\n"; exit 126; }}
 $status = $1 if $said =~ /^begun (\\d+)$/;
 if (my $number = $status & 127) {{
@@ -44,7 +51,8 @@ if (my $number = $status & 127) {{
 }}
 exit $status >> 8;
 """
-"""Arguments: how many words start the sandbox, those words, the three words that start the inner one, the command."""
+"""Arguments: how many words start the sandbox, those words; how many sockets are to be hidden, those; the three words
+that start the inner one; the command."""
 
 INSIDE = f"""
 $0 = '{NAME}';
@@ -66,6 +74,10 @@ exit($status & 127 ? 128 + ($status & 127) : $status >> 8);
 """Arguments: the pipe's descriptor, the command."""
 
 
-def kept(perl: str, sandbox: list[str], command: list[str]) -> list[str]:
-    """The words that run ``command`` in ``sandbox`` (bubblewrap and its options) between the two keepers."""
-    return [perl, "-e", OUTSIDE, str(len(sandbox)), *sandbox, perl, "-e", INSIDE, *command]
+def kept(perl: str, sandbox: list[str], sockets: list[str], command: list[str]) -> list[str]:
+    """The words that run ``command`` in ``sandbox`` (bubblewrap and its options) between the two keepers.
+
+    ``sockets`` are hidden in it, as far as they are still there then.
+    """
+    words = [str(len(sandbox)), *sandbox, str(len(sockets)), *sockets]
+    return [perl, "-e", OUTSIDE, *words, perl, "-e", INSIDE, *command]
