@@ -190,3 +190,17 @@ def test_N20_a_server_that_cannot_be_reached_is_named_once(place: Place) -> None
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
     assert done.stderr.count("MCP server search: ") == 1
     assert "its tools are missing" in done.stderr
+
+
+# ---------------------------------------------------------------- the sandbox
+
+
+def test_K9_N25_a_read_only_sandbox_lets_nothing_be_written(place: Place) -> None:
+    write = call("write_file", {"file_path": "made.txt", "content": "made"}, id="c2")
+    with serve_in_thread([turn(write), "I was not able to."]) as provider:
+        place.connect(provider.base_url)
+        done = place.run("run", "-m", "hi", "--sandbox", "read-only")
+        told = str(provider.requests[-1].body["messages"][-1])
+    assert done.returncode == 0, done.stderr
+    assert not (place.workspace / "made.txt").exists()
+    assert "sandbox" in told

@@ -16,12 +16,14 @@ from penguin.cli.task_text import refuse_missing_task, task_messages
 if TYPE_CHECKING:
     from penguin.agent.agent import Agent
     from penguin.cli.stopping import Stop
+    from penguin.environment.sandbox.settings import SandboxMode
     from penguin.protocol.messages import ThinkingLevel
     from penguin.session.approval import ApprovalMode
     from penguin.session.session import Session
 
 LEVELS = ["none", "low", "medium", "high", "xhigh", "max"]
 MODES = ["allow-all", "deny-all", "read-only", "always-ask"]
+SANDBOXES = ["off", "read-only", "workspace-write"]
 ASKING_MODES = frozenset({"read-only", "always-ask"})
 
 
@@ -39,6 +41,7 @@ class Order:
     budget_usd: float | None
     budget_tokens: int | None
     budget_seconds: float | None
+    sandbox: SandboxMode | None
     wait: bool
     root: Path | None
     project_id: str
@@ -80,6 +83,11 @@ def task_options(command: Command) -> Command:
             ),
             click.option(
                 "--budget-seconds", type=click.FloatRange(min=0), metavar="S", help="Send nothing more after so long."
+            ),
+            click.option(
+                "--sandbox",
+                type=click.Choice(SANDBOXES),
+                help="What commands and file tools may touch; what the project says, or the session had.",
             ),
             click.option("--wait", is_flag=True, help="Wait for background work, and let the model act on its end."),
         )
@@ -201,6 +209,7 @@ async def _session(agent: Agent, order: Order) -> Session:
             model_id=order.model_id,
             thinking_level=order.thinking,
             max_turns=order.max_turns,
+            sandbox=order.sandbox,
         )
     from penguin.agent.sessions import find_session  # noqa: PLC0415 - only a resumed session is looked for
 
@@ -209,4 +218,5 @@ async def _session(agent: Agent, order: Order) -> Session:
         workspace_dir=order.workspace,
         thinking_level=order.thinking,
         max_turns=order.max_turns,
+        sandbox=order.sandbox,
     )
