@@ -55,10 +55,15 @@ def test_T13_a_copy_goes_on_by_itself_and_so_does_the_session(place: Place) -> N
     assert place.run("sessions", "list", "--json").stdout.count("session_id") == 1
 
 
-def test_K8_at_a_terminal_a_person_is_asked_before_a_session_is_deleted(place: Place) -> None:
+def test_K8_at_a_terminal_the_list_fits_and_a_person_is_asked_before_a_session_is_deleted(place: Place) -> None:
     with serve_in_thread(["One."]) as provider:
         place.connect(provider.base_url)
         place.run("run", "-m", "first")
+    with Terminal(place, "sessions", "list", columns=40) as terminal:
+        assert terminal.end() == 0
+    lines = terminal.screen.splitlines()
+    assert lines[1].endswith("first")
+    assert max(map(len, lines)) <= 40
     for typed, left in (("n", 1), ("y", 0)):
         with Terminal(place, "sessions", "delete", "latest") as terminal:
             terminal.wait_for(r"Delete session-.* for good\? \[y/N\]")

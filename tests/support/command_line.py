@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,10 +103,11 @@ def _bytes(text: str | bytes) -> bytes:
 class Terminal:
     """``penguin`` on a pseudo-terminal of its own."""
 
-    def __init__(self, place: Place, *arguments: str) -> None:
+    def __init__(self, place: Place, *arguments: str, columns: int = 80) -> None:
         self.screen = ""
         self._pid, self._master = pty.fork()
         if self._pid == 0:
+            termios.tcsetwinsize(0, (24, columns))
             os.chdir(place.workspace)
             os.execve(sys.executable, [*COMMAND, *arguments], {**place.environment, "TERM": "xterm-256color"})  # noqa: S606
 

@@ -13,11 +13,18 @@ from penguin.cli.render.text import cut
 from penguin.trace.lock import LockOwner
 
 HEADER = ("id", "last active", "model", "workspace", "", "title")
+NARROW = 90
+"""Below so many columns the title is worth more than model and workspace."""
+_KEPT = (0, 1, 4, 5)
 
 
 def session_table(sessions: Iterable[StoredSession], *, width: int | None, end: str = "…") -> Iterator[str]:
-    """Aligned lines, the header first, each at most ``width`` columns."""
-    return (cut(line, width, end) for line in table(HEADER, map(_row, sessions)))
+    """Aligned lines, the header first, each at most ``width`` columns; ``None`` is as wide as they are."""
+    rows = [HEADER, *map(_row, sessions)]
+    if width is not None and width < NARROW:
+        rows = [tuple(row[column] for column in _KEPT) for row in rows]
+    header, *rest = rows
+    return (cut(line, width, end) for line in table(header, rest))
 
 
 def _row(session: StoredSession) -> tuple[str, ...]:
