@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penguin.environment.checkpoints.changes import to_restore
+from penguin.environment.checkpoints.changes import Reversal, Span
 from penguin.environment.checkpoints.limits import Limits
 from penguin.environment.checkpoints.manifest import Manifest
 from penguin.environment.checkpoints.restore import Failure, Restore
@@ -57,7 +57,8 @@ class Keeper:
     def restore(self, name: str, *, force: bool = False) -> list[Failure]:
         wanted = self.manifest(name)
         seen = self.look(kept=frozenset(entry.path for entry in wanted.entries))
-        return Restore(self.workspace, self.part.objects, seen, force=force).apply(to_restore(wanted, seen.manifest))
+        todo = Reversal([Span(wanted)], seen.manifest).todo
+        return Restore(self.workspace, self.part.objects, seen, force=force).apply(todo)
 
     def write(self, path: str | bytes, content: str | bytes = b"", mode: int = 0o644) -> Path:
         place = self.workspace / os.fsdecode(path)
@@ -106,7 +107,7 @@ def git(workspace: Path, *words: str) -> None:
 
 # ---------------------------------------------------------------- killed in the middle
 
-_CHANGING = ("rename", "unlink", "mkdir", "rmdir", "symlink", "fchmod", "write")
+_CHANGING = ("rename", "replace", "unlink", "mkdir", "rmdir", "symlink", "fchmod", "write")
 
 
 def killed_after(steps: int, work: Callable[[], object]) -> bool:

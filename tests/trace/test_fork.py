@@ -76,6 +76,18 @@ def test_T13_a_request_that_does_not_exist_leaves_no_file(source: list[Path], tm
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
+def test_T11_T13_before_any_record_the_copy_is_the_session_as_it_was_then(source: list[Path], tmp_path: Path) -> None:
+    records = [message for message in read_trace(source[0]) if not message.origin]
+    live = Ledger()
+    for count, record in enumerate(records, start=1):
+        live.observe(record)
+        assert (live.contexts, live.records) == (1, count)
+        copies = fork_trace([*source, tmp_path / "later"], ForkPlan(new_session_id(), tmp_path, before=(1, count)))
+        assert len(copies) == 1
+        assert ledger_of(copies).facts() == live.facts()
+        copies[0].unlink()
+
+
 def test_T13_another_model_drops_the_fidelity_and_nothing_else(source: list[Path], tmp_path: Path) -> None:
     plan = ForkPlan(new_session_id(), tmp_path, provider="q", model_id="n", drop_fidelity=True)
     (copy,) = fork_trace(source, plan)

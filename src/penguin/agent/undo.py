@@ -7,15 +7,14 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace as changed
 
 from penguin.agent.checkpoint_places import checkpoint_config
-from penguin.environment.checkpoints.changes import Change, Conflict, changes, conflicts, to_restore
-from penguin.environment.checkpoints.manifest import Entry, Manifest, MissingContent, shown
+from penguin.environment.checkpoints.changes import Change, Conflict, Reversal, Span
+from penguin.environment.checkpoints.manifest import Entry, Manifest, MissingContent, Skipped, shown
 from penguin.environment.checkpoints.records import SessionRecords, TaskRecord, UndoStep, timestamp
 from penguin.environment.checkpoints.restore import Restore
 from penguin.environment.checkpoints.scan import Seen, Wish
@@ -126,14 +125,14 @@ class UndoWish:
 
 @dataclass(frozen=True, slots=True)
 class _FilePlan:
-    """How a workspace gets from what it is to what it shall be."""
+    """How a workspace gets from what it is to what it shall be; ``restored`` names the latter."""
 
     part: WorkspaceStore
-    wanted_name: str
-    wanted: Manifest
     present: Snapshot
+    restored: str
     todo: list[Change]
     conflicts: list[Conflict]
+    not_covered: list[Skipped]
     gone: bool
 
     def apply(self, *, force: bool) -> list[PathNote]:
@@ -184,8 +183,7 @@ class Undo:
             plan = self._plan_files(self._chosen(session_id, UndoWish(to)))
             if plan is None:
                 return []
-            made = changes(plan.wanted, plan.present.seen.manifest)
-            return [_described(change, plan.part) for change in made]
+            return [_described(Change(each.path, each.new, each.old), plan.part) for each in plan.todo]
 
     # --- back -------------------------------------------------------------------------------------------
 
@@ -233,11 +231,12 @@ class Undo:
         step = UndoStep(number=task.number, session_id=session_id, at=timestamp())
         if plan is None:
             return step
+        step = changed(step, workspace=str(plan.part.workspace), present=plan.present.name, restored=plan.restored)
         begun = self._unfinished(session_id)
+        if begun is None or (begun.number, begun.workspace) != (step.number, step.workspace):
+            return step
         # What a killed undo left is half of one state and half of another; what was there before it comes back.
-        again = begun is not None and begun.restored == plan.wanted_name
-        present = begun.present if begun is not None and again else plan.present.name
-        return changed(step, workspace=str(plan.part.workspace), present=present, restored=plan.wanted_name)
+        return changed(step, present=begun.present, restored=begun.restored)
 
     def _unfinished(self, session_id: str) -> UndoStep | None:
         return next((step for step in self._records(session_id).steps() if not step.finished), None)
@@ -277,10 +276,10 @@ class Undo:
         return step.session_id
 
     def _plan_redo(self, step: UndoStep) -> _FilePlan:
+        """An undo is a change like another: from what was present to what it restored."""
         part = self._store.of(Path(step.workspace))
         with _kept_no_longer():
-            restored = part.manifest(step.restored)
-            return self._plan(part, step.present, lambda present: changes(restored, present))
+            return self._plan(part, [(step.present, step.restored)])
 
     # --- which tasks, which files -----------------------------------------------------------------------
 
@@ -307,22 +306,30 @@ class Undo:
             raise UndoError("these tasks worked in different workspaces; undo them one after the other, the last first")
         part = self._store.of(Path(changing[0].workspace))
         with _kept_no_longer():
-            return self._plan(part, changing[0].before, lambda present: list(_by_others(part, changing, present)))
+            return self._plan(part, [(task.before, task.after) for task in changing])
 
-    def _plan(self, part: WorkspaceStore, name: str, foreign: Callable[[Manifest], list[Change]]) -> _FilePlan:
-        wanted = part.manifest(name)
-        present = self._present(part, wanted)
+    def _plan(self, part: WorkspaceStore, named: list[tuple[str, str]]) -> _FilePlan:
+        """The way back over stretches of work, each named by its manifests, the second may be unknown."""
+        trees = [(part.manifest(before), part.manifest(after) if after else None) for before, after in named]
         gone = not part.workspace.is_dir()
-        todo = to_restore(wanted, present.seen.manifest)
-        found = conflicts(todo, present.seen.manifest, [] if gone else foreign(present.seen.manifest))
-        found = [Conflict(b"", _GONE), *found] if gone else found
-        return _FilePlan(part, name, wanted, present, todo, found, gone)
+        # Of a directory that is not there any more all comes back, whoever removed it.
+        spans = [Span(before, after) for before, after in trees] if not gone else [Span(trees[0][0])]
+        present = self._present(part, frozenset().union(*(_to_look_for(span) for span in spans)))
+        reversal = Reversal(spans, present.seen.manifest)
+        return _FilePlan(
+            part,
+            present,
+            part.keep(reversal.result(present.seen.manifest)),
+            reversal.todo,
+            [Conflict(b"", _GONE)] if gone else reversal.conflicts,
+            [*trees[0][0].skipped, *present.seen.manifest.skipped],
+            gone,
+        )
 
-    def _present(self, part: WorkspaceStore, wanted: Manifest) -> Snapshot:
-        """The workspace as it is, kept for a redo; whatever the wanted manifest knows is part of it, at any size."""
+    def _present(self, part: WorkspaceStore, kept: frozenset[bytes]) -> Snapshot:
+        """The workspace as it is, kept for a redo; what is to be restored is part of it at any size."""
         if not part.workspace.is_dir():
             return Snapshot(part.keep(_NOTHING), Seen(_NOTHING, {}, set(), []))
-        kept = frozenset(entry.path for entry in wanted.entries)
         limits = replace(self._config.limits, seconds=math.inf)
         return part.take(Wish(limits, (*self._config.excluded, self._config.directory), kept))
 
@@ -340,13 +347,8 @@ def _numbers(tasks: list[TaskRecord]) -> str:
     return ", ".join(str(task.number) for task in tasks[-10:])
 
 
-def _by_others(part: WorkspaceStore, tasks: list[TaskRecord], present: Manifest) -> Iterator[Change]:
-    """What changed between the tasks and after the last: not their doing. Unknown where an end was not seen."""
-    for task, following in pairwise(tasks):
-        if task.after and task.after != following.before:
-            yield from changes(part.manifest(task.after), part.manifest(following.before))
-    if tasks[-1].after:
-        yield from changes(part.manifest(tasks[-1].after), present)
+def _to_look_for(span: Span) -> set[bytes]:
+    return span.touched() if span.after is not None else set(span.before)
 
 
 @contextlib.contextmanager
@@ -377,7 +379,7 @@ def _report(session_id: str, tasks: list[TaskRecord], plan: _FilePlan | None) ->
     report = UndoReport(session_id, first.number, first.title, max(0, len(tasks) - 1), notes=notes)
     if plan is None:
         return report
-    left = {each.path: each.why for each in (*plan.wanted.skipped, *plan.present.seen.manifest.skipped)}
+    left = {each.path: each.why for each in plan.not_covered}
     return replace(
         report,
         workspace=plan.part.workspace,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.checkpoint_kit import NOBODY, Keeper, as_nobody, killed_after
 
-from penguin.environment.checkpoints.changes import to_restore
+from penguin.environment.checkpoints.changes import Reversal, Span
 from penguin.environment.checkpoints.restore import CHANGED_JUST_NOW, Restore
 from penguin.environment.checkpoints.scan import Seen
 
@@ -157,7 +157,7 @@ def test_a_directory_that_becomes_a_link_in_this_moment_is_not_followed(keeper: 
     outside = tmp_path / "outside"
     (keeper.workspace / "deep").rename(outside)
     (keeper.workspace / "deep").symlink_to(outside)
-    failures = Restore(keeper.workspace, keeper.part.objects, seen).apply(to_restore(wanted, seen.manifest))
+    failures = Restore(keeper.workspace, keeper.part.objects, seen).apply(Reversal([Span(wanted)], seen.manifest).todo)
     assert [failure.path for failure in failures] == [b"deep/plain.txt"]
     assert (outside / "plain.txt").read_text() == "changed"
 
@@ -183,7 +183,7 @@ def test_what_changes_in_the_very_moment_is_left_alone_and_named(
     seen, wanted = keeper.look(), keeper.manifest(name)
     meanwhile(keeper.workspace)
     now = keeper.picture()
-    failures = Restore(keeper.workspace, keeper.part.objects, seen).apply(to_restore(wanted, seen.manifest))
+    failures = Restore(keeper.workspace, keeper.part.objects, seen).apply(Reversal([Span(wanted)], seen.manifest).todo)
     assert [failure.why for failure in failures] == [CHANGED_JUST_NOW]
     path = failures[0].path
     assert keeper.picture()[path] == now[path]

@@ -1,15 +1,16 @@
-"""How two manifests differ, and what of it may be restored."""
+"""Taking changes back: which paths, to what, and what stands in the way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from penguin.environment.checkpoints.manifest import Entry, Manifest
+from penguin.environment.checkpoints.manifest import Entry, Manifest, Uncovered, parents
 from penguin.environment.checkpoints.scan import SPECIAL, UNREADABLE
 
-BY_OTHERS: Final = "changed since, and not by this task"
+BY_OTHERS: Final = "it was changed since, and not by this task"
 NOT_SAVED: Final = "what is there now cannot be kept for a redo"
 
 
@@ -24,66 +25,113 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A path that restoring would take something from that nobody asked to undo."""
+    """A path that cannot be restored without destroying something nobody asked to undo."""
 
     path: bytes
     why: str
 
 
-def changes(old: Manifest, new: Manifest) -> list[Change]:
-    """Every path that differs, sorted; a path that one side does not cover is none of them.
+class Span:
+    """One stretch of work: the tree before it and, if somebody looked, after it."""
+
+    def __init__(self, before: Manifest, after: Manifest | None = None) -> None:
+        self.before = before.by_path()
+        self.after = after.by_path() if after is not None else None
+        self._unknown_before = before.left_out()
+        self._unknown_after = after.left_out() if after is not None else Uncovered([])
+
+    def touched(self, present: dict[bytes, Entry] | None = None) -> set[bytes]:
+        """The paths it changed, as far as they can be restored; with an end nobody saw, up to the present."""
+        after = self.after if self.after is not None else (present or {})
+        if self.before == after:
+            return set()
+        return {
+            path
+            for path in self.before.keys() | after.keys()
+            if self.before.get(path) != after.get(path)
+            and (path in self.before or self._unknown_before.why(path) is None)
+        }
+
+    def knows_end_of(self, path: bytes) -> bool:
+        """Whether the state of a path at the end of the work is known."""
+        return self.after is not None and (path in self.after or self._unknown_after.why(path) is None)
+
+
+class Reversal:
+    """What has to be done to the present tree to take some stretches of work back, the oldest first.
+
+    Only what the work itself changed is touched: each of these paths becomes what it was before the first stretch
+    that changed it. Whatever others did to other paths stays.
+
+    Attributes:
+        todo: the changes, sorted by path; ``old`` is the present side.
+        conflicts: those of them that would destroy what is not the work's, or cannot be redone.
 
     Example::
 
-        for change in changes(checkpoint, present): ...
+        reversal = Reversal([Span(checkpoint, at_the_end)], seen.manifest)
+        Restore(workspace, objects, seen).apply(reversal.todo)
     """
-    before, after = old.by_path(), new.by_path()
-    if before == after:
-        return []
-    unknown_before, unknown_after = old.left_out(), new.left_out()
-    found = [
-        Change(path, before.get(path), after.get(path))
-        for path in before.keys() | after.keys()
-        if before.get(path) != after.get(path)
-        and (path in before or unknown_before.why(path) is None)
-        and (path in after or unknown_after.why(path) is None)
-    ]
-    return sorted(found, key=lambda change: change.path)
 
+    def __init__(self, spans: Sequence[Span], present: Manifest) -> None:
+        self._spans = spans
+        self._present = present.by_path()
+        self._unknown = present.left_out()
+        self._first: dict[bytes, int] = {}
+        for number, span in reversed(list(enumerate(spans))):
+            self._first |= dict.fromkeys(span.touched(self._present), number)
+        self.todo = sorted(self._planned(), key=lambda change: change.path)
+        self.conflicts = [Conflict(change.path, why) for change in self.todo if (why := self._objection(change))]
 
-def to_restore(wanted: Manifest, present: Manifest) -> list[Change]:
-    """What must be done to the present tree to make it the wanted one.
+    def result(self, present: Manifest) -> Manifest:
+        """The tree once all of it is done."""
+        after = self._present | {change.path: change.new for change in self.todo}
+        return Manifest([after[path] for path in sorted(after) if after[path] is not None], present.skipped)  # type: ignore[misc]
 
-    Unlike :func:`changes` this includes paths whose present state is not covered: what was there comes
-    back. What the wanted manifest does not cover is left alone.
-    """
-    before, after = present.by_path(), wanted.by_path()
-    unknown = wanted.left_out()
-    found = [
-        Change(path, before.get(path), after.get(path))
-        for path in before.keys() | after.keys()
-        if before.get(path) != after.get(path) and (path in after or unknown.why(path) is None)
-    ]
-    return sorted(found, key=lambda change: change.path)
+    # --- what to do ---------------------------------------------------------------------------------------
 
+    def _planned(self) -> Iterator[Change]:
+        target = {path: self._spans[number].before.get(path) for path, number in self._first.items()}
+        target |= dict(self._missing_parents(target))
+        kept = self._directories_of_others(target)
+        for path, new in target.items():
+            old = self._present.get(path)
+            if old != new and not (new is None and path in kept):
+                yield Change(path, old, new)
 
-def conflicts(todo: list[Change], present: Manifest, foreign: Iterable[Change]) -> list[Conflict]:
-    """Which of the planned changes would destroy what is not the task's, each path once.
+    def _missing_parents(self, target: dict[bytes, Entry | None]) -> Iterator[tuple[bytes, Entry]]:
+        """Directories that others removed and that something coming back needs."""
+        for path, new in target.items():
+            for above in parents(path) if new is not None else ():
+                known = self._spans[self._first[path]].before.get(above)
+                if above not in self._present and above not in target and known is not None:
+                    yield above, known
 
-    ``foreign`` are the changes that others made between the task's steps and now.
-    """
-    planned = {change.path for change in todo}
-    by_others = {change.path for change in foreign}
-    found = [Conflict(path, BY_OTHERS) for path in sorted(planned & by_others)]
-    unsaved = ((change.path, why) for change, why in _unsaved(todo, present) if change.path not in by_others)
-    return found + [Conflict(path, f"{NOT_SAVED}: {why}") for path, why in unsaved]
+    def _directories_of_others(self, target: dict[bytes, Entry | None]) -> set[bytes]:
+        """Directories the work made that hold by now what it did not make; they stay."""
+        staying = (path for path in self._present if target.get(path, self._present[path]) is not None)
+        return {above for path in staying for above in parents(path)}
 
+    # --- what stands in the way -----------------------------------------------------------------------------
 
-def _unsaved(todo: list[Change], present: Manifest) -> Iterator[tuple[Change, str]]:
-    """Paths that are there although the present manifest does not have them."""
-    unknown = present.left_out()
-    for change in todo:
-        why = unknown.why(change.path) if change.old is None else None
-        # Limits are no reason: what the wanted manifest has is looked for beyond them, so it is really missing.
-        if why in {UNREADABLE, SPECIAL}:
-            yield change, why
+    def _objection(self, change: Change) -> str | None:
+        if change.old is None:
+            # Limits are no reason: what comes back is looked for beyond them, so it is really missing.
+            why = self._unknown.why(change.path)
+            if why in {UNREADABLE, SPECIAL}:
+                return f"{NOT_SAVED}: {why}"
+        return BY_OTHERS if self._is_foreign(change) else None
+
+    def _is_foreign(self, change: Change) -> bool:
+        path = change.path
+        if path not in self._first:
+            return False  # a parent that is missing
+        spans = self._spans[self._first[path] :]
+        edited_between = any(
+            one.knows_end_of(path) and one.after is not None and one.after.get(path) != two.before.get(path)
+            for one, two in pairwise(spans)
+        )
+        if edited_between or not spans[-1].knows_end_of(path):
+            return edited_between
+        # A state the work itself went through is in a checkpoint: nothing is lost with it.
+        return all(change.old != tree.get(path) for span in spans for tree in (span.before, span.after or {}))
