@@ -21,6 +21,7 @@ from penguin.protocol.builders import (
     user_text,
 )
 from penguin.protocol.events import TokenCounts
+from penguin.protocol.messages import Message
 from penguin.session.resume import recover
 
 RECORDS = 50_000
@@ -37,7 +38,7 @@ def write_trace(path: Path) -> None:
         file.write(meta.line + b"\n")
         while count < RECORDS:
             call_id = f"call_{count}"
-            turn = [
+            turn: list[Message] = [
                 user_text("u" * 330),
                 request_begin(),
                 assistant_text("a" * 330),

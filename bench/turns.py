@@ -16,15 +16,19 @@ from penguin.session.approval import allow_all
 
 TURNS = 200
 ROUNDS = 5
-CALL = {"blocks": ["I will look.", {"call": "read_file", "arguments": {"file_path": "a.txt"}}]}
-SCRIPT = [*[CALL] * TURNS, "Done."]
+# Two files in turn: a model that asks for the same thing over and over is told so and then refused.
+CALLS = [
+    {"blocks": ["I will look.", {"call": "read_file", "arguments": {"file_path": name}}]} for name in ("a.txt", "b.txt")
+]
+SCRIPT = [*CALLS * (TURNS // 2), "Done."]
 
 
 async def work(base_url: str) -> list[float]:
     """CPU seconds of each turn."""
     async with session_on(base_url) as session:
         assert session.workspace_dir is not None
-        await anyio.Path(session.workspace_dir, "a.txt").write_text("one line\n")
+        for name in ("a.txt", "b.txt"):
+            await anyio.Path(session.workspace_dir, name).write_text("one line\n")
         stamps = [cpu_seconds()]
         async with session.run("Read a.txt", approve=allow_all) as stream:
             async for message in stream:
