@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penguin.agent.checkpoint_places import checkpoint_config
 from penguin.agent.command_guard import LazyCommandPolicy
+from penguin.agent.configured_tools import configured_tools
 from penguin.agent.confinement import chosen_settings, prompt_with, session_sandbox
-from penguin.agent.models import choose_model, described, model_config
+from penguin.agent.models import ModelChoice, choose_model, described, is_nowhere, model_config
 from penguin.agent.services import Lent
 from penguin.agent.spawn import ChildWish, Spawner
 from penguin.engine.budget import Limits, Prices
@@ -20,7 +19,6 @@ from penguin.engine.compaction import CompactionPolicy
 from penguin.engine.engine import EngineSettings
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
 from penguin.environment.function_tool import installed_tools
-from penguin.environment.tools.builtin import builtin_definition
 from penguin.environment.tools.describe_image import VisionDescriber
 from penguin.llm import catalog
 from penguin.llm.model import create_model
@@ -37,9 +35,9 @@ from penguin.protocol.interfaces import (
 from penguin.protocol.messages import Message, SessionMeta, ThinkingLevel
 from penguin.session.resume import Recovered
 from penguin.session.session import Session
-from penguin.state.agent_files import AgentConfig, ToolSettings, read_agent_config
+from penguin.state.agent_files import AgentConfig, read_agent_config
 from penguin.state.paths import AgentPaths
-from penguin.state.project import ModelRef, ProjectConfig
+from penguin.state.project import ModelRef, ProjectConfig, ProjectConfigFile
 from penguin.state.prompt import assemble_prompt, gather_values
 from penguin.state.vault import VaultFile
 from penguin.state.workspace_env import read_workspace_keys
@@ -208,10 +206,39 @@ class Assembly:
         if parts.model is not None and parts.provider is None:
             level = parts.thinking_level or self.config.model.thinking_level
             return ModelConfig("custom", _name_of(parts.model), thinking_level=level), None
+        if parts.provider is None:
+            self._refuse_unknown_default()
         choice = choose_model(self.project, parts.provider, parts.model_id)
         keys = read_workspace_keys(parts.workspace, catalog.key_variables())
-        config = model_config(choice, self.config, self.environ, keys)
+        config = self._model_config(choice, keys, base_url_needed=parts.model is None)
         return replace(config, thinking_level=parts.thinking_level or config.thinking_level), choice.prices
+
+    def _model_config(
+        self, choice: ModelChoice, keys: Mapping[str, str], *, base_url_needed: bool = True
+    ) -> ModelConfig:
+        """The model's settings; what its entry lacks is said with the place in the file (S2)."""
+        if base_url_needed and is_nowhere(choice.entry):
+            raise self._project_file.error_about_model(
+                choice.ref,
+                "base_url",
+                f"is missing; {choice.entry.provider} is no provider of the catalogue, so an address that begins with"
+                " http:// or https:// must say where it is",
+            )
+        return model_config(choice, self.config, self.environ, keys, config_file=self.paths.project.config)
+
+    def _refuse_unknown_default(self) -> None:
+        ref = self.project.default_model
+        if ref is None or self.project.model(ref) is not None or catalog.provider(ref.provider) is not None:
+            return
+        known = ", ".join(str(entry.ref) for entry in self.project.models) or "none"
+        raise self._project_file.error_about(
+            ("default_model",),
+            f"found {ref}, expected one of the configured models ({known}), or a model of a provider of the catalogue",
+        )
+
+    @property
+    def _project_file(self) -> ProjectConfigFile:
+        return ProjectConfigFile(self.paths.project.config)
 
     def _resumed_blueprint(self, meta: SessionMeta, parts: Parts) -> tuple[ModelConfig, Prices | None]:
         level = parts.thinking_level or _thinking_level(meta.thinking_level)
@@ -248,7 +275,7 @@ class Assembly:
         def make() -> LLMInterface:
             choice = choose_model(self.project, ref.provider, ref.model_id)
             keys = read_workspace_keys(parts.workspace, catalog.key_variables())
-            return create_model(model_config(choice, self.config, self.environ, keys))
+            return create_model(self._model_config(choice, keys))
 
         return VisionDescriber(ref.model_id, make)
 
@@ -290,13 +317,11 @@ class Assembly:
         return TraceWriter(day_directory(self.paths.traces, session_id), session_id), lock
 
     def _environment(self, parts: Parts, session_id: str, model: ModelConfig, lent: Lent) -> Environment:
-        builtin = self.config.tools.builtin
-        definitions = None if builtin is None else [builtin_definition(_written(entry)) for entry in builtin]
         return Environment(
             EnvironmentConfig(
                 workspace_dir=parts.workspace,
                 tool_config=ToolConfig(
-                    builtin=definitions,
+                    builtin=configured_tools(self.config, self.paths.system_config),
                     custom_tools=(*parts.tools, *installed_tools()),
                     mcp_servers=[{"name": each.name, "config": each.config} for each in self.config.tools.mcp_servers],
                 ),
@@ -416,11 +441,6 @@ def _take_over(model: LLMInterface, history: list[Message]) -> None:
             f"{type(model).__name__} cannot take over a history (it has no set_history): the session cannot be resumed"
         )
     model.set_history(history)
-
-
-def _written(entry: ToolSettings) -> dict[str, Any]:
-    """What the file says about a tool; what it leaves out keeps the tool's own definition."""
-    return {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
 
 
 __all__ = ["Assembly", "Parts"]

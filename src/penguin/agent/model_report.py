@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penguin.agent.models import ModelChoice, choose_model, model_config
+from penguin.agent.models import ModelChoice, choose_model, is_nowhere, model_config
 from penguin.llm import catalog
 from penguin.llm.credentials import key_variables_of
-from penguin.protocol.errors import ConfigError, CredentialError
+from penguin.llm.model import refuse_unusable
+from penguin.protocol.errors import ConfigError
 from penguin.state.agent_files import AgentConfig
 from penguin.state.project import ModelEntry, ModelRef, ProjectConfig
 
@@ -54,7 +55,7 @@ def missing_in(entry: ModelEntry) -> str | None:
 
         missing_in(ModelEntry(provider="custom", model_id="m"))  # "custom is no provider of the catalogue (…): …"
     """
-    if entry.base_url is not None or catalog.provider(entry.provider) is not None:
+    if not is_nowhere(entry):
         return None
     known = ", ".join(sorted(catalog.providers()))
     return (
@@ -82,11 +83,14 @@ def _report(project: ProjectConfig, agent: AgentConfig, environ: Mapping[str, st
 
 
 def _problem(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> str | None:
+    """What a session would refuse the model for."""
+    if missing := missing_in(choice.entry):
+        return missing
     try:
-        model_config(choice, agent, environ, {})
-    except CredentialError as error:
+        refuse_unusable(model_config(choice, agent, environ, {}))
+    except ConfigError as error:
         return str(error)
-    return missing_in(choice.entry)
+    return None
 
 
 def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> Iterator[ModelField]:

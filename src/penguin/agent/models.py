@@ -91,6 +91,11 @@ def choose_model(project: ProjectConfig, provider: str | None = None, model_id: 
     raise NoModelError("no model is configured")
 
 
+def is_nowhere(entry: ModelEntry) -> bool:
+    """Whether nobody knows where the model is: no address, and no provider of the catalogue."""
+    return entry.base_url is None and catalog.provider(entry.provider) is None
+
+
 def described(project: ProjectConfig, ref: ModelRef) -> ModelChoice:
     """What is known of a model, configured or not; never refuses."""
     return _described(project.model(ref) or ModelEntry(provider=ref.provider or "?", model_id=ref.model_id or "?"))

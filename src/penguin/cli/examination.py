@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penguin._version import VERSION
+from penguin.agent.configured_tools import configured_tools
 from penguin.agent.model_report import ModelReport, keys_in, report_models
 from penguin.cli.render.text import one_line
 from penguin.protocol.errors import ConfigError
@@ -67,6 +68,7 @@ def _configuration(paths: AgentPaths) -> Iterator[Finding]:
         project = file.read()
         agent = read_agent_config(paths.system_config)
         secrets = VaultFile(paths.vault).names()
+        configured_tools(agent, paths.system_config)
     except ConfigError as error:
         yield Finding("bad", str(error), "Put that right; nothing is used instead of it, and nothing was changed.")
         return

@@ -107,6 +107,16 @@ def create_model(config: ModelConfig) -> LLMInterface:
     return GenerativeModel(config)
 
 
+def refuse_unusable(config: ModelConfig) -> None:
+    """Everything a model is refused for before its first request.
+
+    Raises:
+        ConfigError: as :func:`create_model`.
+    """
+    _base_url(config)
+    _adapter_factory(config)
+
+
 class GenerativeModel:
     """Implements ``LLMInterface`` and ``SupportsHistory``; close it with :meth:`aclose`.
 

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from penguin.protocol.errors import ConfigProblem
+from penguin.protocol.errors import ConfigError, ConfigProblem
 from penguin.protocol.interfaces import Permission
 from penguin.protocol.messages import ThinkingLevel
-from penguin.state.checking import Source, checked, unknown_keys
+from penguin.state.checking import FieldPath, Source, checked, unknown_keys
 from penguin.state.prompt import PromptSections
 from penguin.state.prompt_texts import (
     COMPACTION_PROMPT,
@@ -162,6 +162,12 @@ def unknown_agent_keys(path: Path) -> list[ConfigProblem]:
     """Keys without effect, perhaps misspelt: worth a warning, kept in the file."""
     data, source = parse_yaml(path)
     return unknown_keys(_normalised(data), AgentConfig, source)
+
+
+def error_about_agent(path: Path, field: FieldPath, message: str) -> ConfigError:
+    """An error about one field of ``path``, with its line: for a fault only a reader of the values can see."""
+    _, source = parse_yaml(path)
+    return source.error(field, message)
 
 
 def write_agent_settings(path: Path, settings: Mapping[str, Any]) -> None:

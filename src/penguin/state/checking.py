@@ -190,7 +190,8 @@ def _described(info: Any) -> str:
         case inspect.FloatType():
             return "a number" + _lower_bound(info)
         case inspect.StrType():
-            return "text that is not empty" if info.min_length else "text"
+            words = "text that is not empty" if info.min_length else "text"
+            return f"{words}, without control characters" if info.pattern else words
         case inspect.VarTupleType() | inspect.ListType():
             return "a list"
         case inspect.StructType() | inspect.DictType():

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
-from penguin.protocol.errors import ConfigProblem
+from penguin.protocol.errors import ConfigError, ConfigProblem
 from penguin.protocol.interfaces import ToolCalls
 from penguin.protocol.messages import ThinkingLevel
 from penguin.state.checking import FieldPath, Source, checked, unknown_keys
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
     from tomlkit.items import InlineTable, Table
 
-Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Price: TypeAlias = Annotated[float, Meta(ge=0)]
 
@@ -187,6 +188,27 @@ class ProjectConfigFile:
         tables, source = parse_toml(self.path)
         return unknown_keys(tables, ProjectConfig, source)
 
+    def error_about(self, field: FieldPath, message: str) -> ConfigError:
+        """An error about one field of the file, with its line: for a fault only a reader of the values can see.
+
+        Example::
+
+            raise file.error_about(("models", 0, "base_url"), "is missing")
+        """
+        _, source = parse_toml(self.path)
+        return source.error(field, message)
+
+    def error_about_model(self, ref: ModelRef, name: str, message: str) -> ConfigError:
+        """The same about field ``name`` of the model's entry; what may be its misspelling is named."""
+        index = next((place for place, entry in enumerate(self.list_models()) if entry.ref == ref), None)
+        if index is None:
+            return self.error_about(("models",), message)
+        within = f"models[{index}]."
+        strangers = [str(each.field).removeprefix(within) for each in self.unknown_keys() if within in str(each.field)]
+        if strangers:
+            message += f" ({', '.join(strangers)} is no key of an entry)"
+        return self.error_about(("models", index, name), message)
+
     def add_model(self, entry: ModelEntry, *, default: bool = False) -> None:
         """Add the entry, or replace the values of the entry with the same pair (its unknown keys stay).
 
@@ -289,6 +311,7 @@ def _checked_config(tables: dict[str, Any], source: Source) -> ProjectConfig:
     config = checked(tables, ProjectConfig, source)
     _refuse_doubled_models(config, source)
     _refuse_broken_patterns(config, source)
+    _refuse_broken_addresses(config, source)
     return config
 
 
@@ -307,6 +330,22 @@ def _refuse_broken_patterns(config: ProjectConfig, source: Source) -> None:
         except re.error as error:
             field: FieldPath = ("command_policy", "rules", index, "pattern")
             raise source.error(field, f"found {rule.pattern!r}, expected a regular expression: {error}") from None
+
+
+def _refuse_broken_addresses(config: ProjectConfig, source: Source) -> None:
+    for index, entry in enumerate(config.models):
+        if entry.base_url is not None and not _is_address(entry.base_url):
+            field: FieldPath = ("models", index, "base_url")
+            shown = entry.base_url.rpartition("@")[2]
+            raise source.error(field, f"found {shown!r}, expected an address that begins with http:// or https://")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 # ---------------------------------------------------------------- edits of the document

@@ -34,7 +34,7 @@ model = LazyGroup(
     },
 )
 
-CLIENT_TYPES = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
+CLIENT_TYPES = ["openai-chat", "openai", "openai-responses", "anthropic-messages", "ant-messages", "gemini"]
 OWN_SERVER = "custom"
 
 
@@ -95,6 +95,8 @@ def add(
     from penguin.cli.secrets import read_secret  # noqa: PLC0415
     from penguin.state.project import ModelEntry  # noqa: PLC0415
 
+    if api_key is not None and not api_key.strip():
+        raise click.UsageError("the key of --api-key is empty; leave the option out to use the provider's variable")
     if api_key is not None and api_key_stdin:
         raise click.UsageError("give the key with --api-key or with --api-key-stdin, not both")
     entry = ModelEntry(
@@ -138,7 +140,7 @@ def list_models(root: Path | None, project_id: str) -> None:
 @model_pair
 @project_options
 def default(root: Path | None, project_id: str, **pair: str | None) -> None:
-    """Choose the model for new sessions: PROVIDER MODEL_ID, or the two options."""
+    """Choose the model for new sessions: PROVIDER MODEL_ID, PROVIDER/MODEL_ID, or the two options."""
     ref, file = model_ref(**pair), project_file(root, project_id)
     file.set_default(ref)
     print(f"{ref} is the model for new sessions ({file.path})")
@@ -164,7 +166,7 @@ def vision(*, nobody: bool, root: Path | None, project_id: str, **pair: str | No
 @model_pair
 @project_options
 def remove(root: Path | None, project_id: str, **pair: str | None) -> None:
-    """Forget a model and its key: PROVIDER MODEL_ID, or the two options."""
+    """Forget a model and its key: PROVIDER MODEL_ID, PROVIDER/MODEL_ID, or the two options."""
     ref, file = model_ref(**pair), project_file(root, project_id)
     file.remove_model(ref)
     print(f"{ref} is gone from {file.path}")
@@ -173,14 +175,17 @@ def remove(root: Path | None, project_id: str, **pair: str | None) -> None:
 def model_ref(
     named_provider: str | None, named_model: str | None, provider: str | None, model_id: str | None
 ) -> ModelRef:
-    """The model that is named in either way.
+    """The model that is named by two words, by two options, or as ``provider/model_id``.
 
     Raises:
         click.UsageError: half of it is missing.
     """
     from penguin.state.project import ModelRef  # noqa: PLC0415 - keeps `--help` cheap
 
-    chosen, model = provider or named_provider, model_id or named_model
+    if named_provider and named_model is None and provider is None and model_id is None:
+        # As it is printed: everything after the first slash is the model's, which may hold more of them.
+        named_provider, _, named_model = named_provider.partition("/")
+    chosen, model = provider or named_provider, model_id or named_model or None
     if chosen is None or model is None:
         raise click.UsageError("name the model by provider and model id; `penguin config model list` shows both")
     return ModelRef(chosen, model)
