@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
@@ -101,8 +102,17 @@ def shell(make_desk: Callable[..., Desk], commands: CommandSessions) -> Desk:
 
 
 @pytest.fixture
+def long_sleep() -> str:
+    """A command that sleeps for long and that nobody else on this machine runs, so that one can look for it."""
+    return f"sleep 1000.{secrets.randbelow(10**12):012d}"
+
+
+@pytest.fixture
 def is_running() -> Callable[[int | str], bool]:
-    """Whether a process is alive, by number or by a piece of its command line; a zombie is not."""
+    """Whether a process is alive, by number or by a piece of its command line; a zombie is not.
+
+    The piece must be one that only this test can have started.
+    """
 
     def look(wanted: int | str) -> bool:
         return any(

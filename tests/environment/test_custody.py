@@ -1,9 +1,10 @@
 """N9: what a harness started does not outlive it. Real processes, and real signals to a real harness process."""
 
-# ruff: noqa: ASYNC220 - a test may start a process while nothing else runs
+# ruff: noqa: ASYNC110, ASYNC220 - a test may start a process or look at a file while nothing else runs
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -11,17 +12,19 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from penguin.environment import custody, custody_guard
+from penguin.environment import custody, custody_guard, lasting_mark
 from penguin.environment.custody_guard import VARIABLE, Process
 from penguin.environment.following import follow
 from penguin.environment.processes import CommandSessions
-from penguin.environment.shell_environment import ShellEnvironment
+from penguin.environment.shell_environment import ShellEnvironment, command_shell
 
 HARNESS = """
 import os, sys
@@ -55,6 +58,7 @@ STUBBORN = "trap '' TERM INT HUP; echo ready; while :; do sleep 1000.91; done"
 DETACHED = "setsid -f sleep 1000.92; echo ready; sleep 1000.92"
 DAEMON = "(setsid sh -c 'trap \"\" TERM; (sleep 1000.93 & wait) & exit 0' &); echo ready; sleep 1000.93"
 CLEARED = "env -i sleep 1000.94 & echo ready; sleep 1000.94"
+LOST = "(env -i setsid sleep 1000.94 >/dev/null 2>&1 & ); echo ready; sleep 1000.94"
 
 
 class Harness:
@@ -75,6 +79,12 @@ class Harness:
 
     def members(self) -> list[Process]:
         return custody.members(self.scope)
+
+    def sleeping(self, count: int) -> list[Process]:
+        """The members, once so many are asleep: a shell is ready when it has forked them, which is earlier."""
+        while [each.command for each in self.members()].count("sleep") != count:
+            time.sleep(0.005)
+        return self.members()
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -126,15 +136,13 @@ class Watch:
 
 @pytest.mark.parametrize(
     ("number", "cmds", "sleeping"),
-    [(signal.SIGKILL, [STUBBORN, DETACHED, DAEMON, CLEARED], 7), (signal.SIGTERM, [DETACHED, CLEARED], 4)],
+    [(signal.SIGKILL, [STUBBORN, DETACHED, DAEMON, CLEARED], 7), (signal.SIGTERM, [DETACHED, CLEARED, LOST], 6)],
 )
 def test_N9_nothing_survives_a_killed_harness(
     start: Any, tmp_path: Path, number: signal.Signals, cmds: list[str], sleeping: int
 ) -> None:
     harness = start(*cmds, ledger=tmp_path)
-    members = harness.members()
-    assert [each.command for each in members].count("sleep") == sleeping
-    watch = Watch(harness.guard, *(each.pid for each in members))
+    watch = Watch(harness.guard, *(each.pid for each in harness.sleeping(sleeping)))
     harness.signal(number)
     assert watch.all_ended(8)
     assert harness.members() == []
@@ -221,28 +229,147 @@ def test_N9_a_stopped_process_is_ended_by_TERM() -> None:
     assert child.wait(1) == -signal.SIGTERM
 
 
+# ---------------------------------------------------------------- the mark that is not in the environment
+
+
+CLEARED_SURVIVORS = [
+    "env -i {} >/dev/null 2>&1 & exit 0",
+    "env -i {} & exit 0",
+    "env -i setsid {} >/dev/null 2>&1 & exit 0",
+    "(env -i setsid {} >/dev/null 2>&1 &); exit 0",
+    "(env -i setsid {} <&- >&- 2>&- &); exec >&- 2>&-",
+]
+
+
 @pytest.mark.anyio
-async def test_N9_closing_a_session_ends_its_own_processes_only(tmp_path: Path, is_running: Any) -> None:
+@pytest.mark.parametrize("cmd", CLEARED_SURVIVORS)
+@pytest.mark.parametrize("kept", [True, False])
+async def test_N8_N9_D15_closing_ends_survivors_with_a_cleared_environment(
+    tmp_path: Path, is_running: Any, long_sleep: str, cmd: str, kept: bool
+) -> None:
+    sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3)
+    command = await sessions.start(cmd.format(long_sleep), tmp_path)
+    assert await follow(command, lambda _text: None, 10) == "over"
+    while not is_running(long_sleep):  # it is forked, but may not have become what it is
+        await anyio.sleep(0.005)
+    survivors = await sessions.survivors_of(command)
+    assert len({each.pid for each in survivors}) == len(survivors) >= 1
+    if kept:
+        await sessions.keep(command)
+    else:
+        sessions.forget(command)
+    await sessions.aclose()
+    assert not is_running(long_sleep)
+
+
+@pytest.mark.anyio
+async def test_N9_without_the_second_mark_what_was_seen_surviving_is_ended(
+    tmp_path: Path, is_running: Any, long_sleep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(custody_guard, "scope_in_limit", lambda _pid: "")
+    sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3)
+    command = await sessions.start(CLEARED_SURVIVORS[0].format(long_sleep), tmp_path)
+    assert await follow(command, lambda _text: None, 10) == "over"
+    assert len(await sessions.survivors_of(command)) == 1
+    await sessions.keep(command)
+    await sessions.aclose()
+    assert not is_running(long_sleep)
+
+
+@pytest.mark.anyio
+async def test_N9_what_was_detached_on_purpose_is_left_alone(tmp_path: Path, is_running: Any, long_sleep: str) -> None:
+    sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3)
+    detached = f"{VARIABLE}= setsid -f sh -c 'echo $$ >pid; exec {long_sleep} >/dev/null 2>&1'"
+    command = await sessions.start(f"{detached}; until test -s pid; do :; done", tmp_path)
+    assert await follow(command, lambda _text: None, 10) == "over"
+    await sessions.aclose()
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        assert is_running(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.anyio
+async def test_N6_the_second_mark_changes_nothing_a_command_sees(tmp_path: Path) -> None:
+    (tmp_path / "start").write_text("echo start")
+    base = {"PATH": os.environ["PATH"], "BASH_ENV": str(tmp_path / "start"), "BASH_FUNC_f%%": "() {  echo f\n}"}
+    sessions = CommandSessions(environment=ShellEnvironment(base=base, login_shell=False))
+    seen = []
+    for shell_words in (lasting_mark.running, lambda arguments, _scope, _shell: arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lasting_mark, "running", shell_words)
+            command = await sessions.start("f; echo $0 $# $-; ps -o args= -p $$; env", tmp_path)
+        said: list[str] = []
+        await follow(command, said.append, 10)
+        sessions.forget(command)
+        seen.append("".join(said).replace(command.launch.scope, "scope"))
+    await sessions.aclose()
+    assert seen[0] == seen[1]
+    assert seen[0].startswith("start\nf\n")
+
+
+def test_N9_a_harness_in_a_command_of_another_gets_a_mark_it_may_set() -> None:
+    outer = custody.of_this_process().new_scope(custody.of_this_process().new_scope())
+    code = "from penguin.environment import lasting_mark as m; print(m.new_token())"
+    started = lasting_mark.running([sys.executable, "-c", code], outer, command_shell())
+    tokens = {subprocess.run(started, capture_output=True, text=True, check=True).stdout.strip() for _ in range(3)}
+    assert len(tokens) == 3
+    assert all(f"{2**61:016x}" <= token < outer.partition(".")[0] for token in tokens)
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_N9_the_second_mark_names_the_scope(shell: str) -> None:
+    ours = custody.of_this_process()
+    scope = ours.new_scope(ours.new_scope())
+    code = "from penguin.environment import custody_guard as g; print(g.scope_in_limit(0))"
+    started = lasting_mark.running(["/usr/bin/env", "-i", sys.executable, "-c", code], scope, shell)
+    assert subprocess.run(started, capture_output=True, text=True, check=True).stdout.strip() == scope
+
+
+def test_N8_a_process_that_becomes_another_program_is_listed_once() -> None:
+    ours = custody.of_this_process()
+    scope = ours.new_scope()
+    child = subprocess.Popen(
+        ["sh", "-c", "read x; exec sleep 1000"], stdin=subprocess.PIPE, env={**os.environ, **ours.mark(scope)}
+    )
+    with child, contextlib.ExitStack() as cleaning:
+        cleaning.callback(child.kill)
+        (before,) = custody.members(scope)
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        while (now := custody.members(scope))[0].command != "sleep":
+            time.sleep(0.005)
+        assert before.command == "sh"
+        assert custody.still_alive([before]) == now
+        assert custody_guard.joined([before], now) == now
+
+
+@pytest.mark.anyio
+async def test_N9_closing_a_session_ends_its_own_processes_only(
+    tmp_path: Path, is_running: Any, long_sleep: str
+) -> None:
     closing, other = (CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3) for _ in range(2))
     said: list[str] = []
     for cmd in (
-        "setsid -f sleep 1000.81 >/dev/null 2>&1; echo ready",
-        "(setsid sh -c 'trap \"\" TERM; sleep 1000.82; sleep 1000.82' >/dev/null 2>&1 &); echo ready",
+        f"setsid -f {long_sleep}1 >/dev/null 2>&1; echo ready",
+        f"(setsid sh -c 'trap \"\" TERM; {long_sleep}2; {long_sleep}2' >/dev/null 2>&1 &); echo ready",
     ):
         command = await closing.start(cmd, tmp_path)
         assert await follow(command, said.append, 10) == "over"
         closing.forget(command)
-    marked = await closing.start("exec sleep 1000.83", tmp_path)
-    await other.keep(await other.start("exec sleep 1000.84", tmp_path))
-    mcp = subprocess.Popen(["sleep", "1000.85"], env={**os.environ, **closing.custody_mark()})
+    marked = await closing.start(f"exec {long_sleep}3", tmp_path)
+    await other.keep(await other.start(f"exec {long_sleep}4", tmp_path))
+    mcp = subprocess.Popen(long_sleep.split(), env={**os.environ, **closing.custody_mark()})
     await closing.aclose()
     await closing.aclose()
     assert marked.returncode == -signal.SIGTERM
     assert mcp.wait(1) == -signal.SIGTERM
-    assert not any(is_running(f"sleep 1000.8{number}") for number in (1, 2, 3))
-    assert is_running("sleep 1000.84")
+    assert not any(is_running(f"{long_sleep}{number}") for number in (1, 2, 3))
+    assert is_running(f"{long_sleep}4")
     await other.aclose()
-    assert not is_running("sleep 1000.84")
+    assert not is_running(f"{long_sleep}4")
 
 
 def test_N9_without_proc_the_noted_groups_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import sys
 from pathlib import Path
 
-from penguin.environment import custody_guard
+from penguin.environment import custody_guard, lasting_mark
 from penguin.environment.custody_guard import VARIABLE, Process, end_left_behind, members, still_alive
 
 __all__ = [
@@ -32,7 +31,7 @@ class Custody:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.scope = f"{secrets.token_hex(8)}."
+        self.scope = f"{lasting_mark.new_token()}."
         self._outer = os.environ.get(VARIABLE, "")
         self._numbers = itertools.count(1)
         self.guard: int | None = None  # its process id, once it runs

@@ -3,17 +3,22 @@
 The harness imports this module, and runs it once more as a process of its own: ``python -I -S custody_guard.py``,
 the guard, which outlives a harness that is killed. So it uses the standard library only, and nothing of Penguin.
 
-A process belongs to a scope when the mark in its environment lies in that scope, when it is in the session of such
-a process, or when it descends from one. ``setsid`` and double forks change none of that. What escapes: a process that
-cleared its environment, left the session and lost its parent; one that overwrote its environment in place; one that
-runs as another user whom we may not signal. ``env -u PENGUIN_CUSTODY setsid -f …`` detaches something
-on purpose.
+A process belongs to a scope when its mark lies in that scope, when it is in the session of such a process, or when it
+descends from one. ``setsid`` and double forks change none of that. There are two marks: a variable in the environment,
+and for commands a resource limit that limits nothing, which stays when the environment is cleared (``env -i``,
+``sudo``) or overwritten in place (servers do, for a title in the list of processes).
+
+What escapes: a process that runs as another user whom we may not signal; a command as root that changes the limit and
+clears its environment, leaves the session and loses its parent; a child that is no command (an MCP server) and does
+the latter; and what a command asks somebody else to run (``systemd-run``, ``at``, a container daemon).
+``PENGUIN_CUSTODY= setsid -f …`` detaches something on purpose: an empty variable stands above the limit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import sys
@@ -29,6 +34,7 @@ GRACE = 2.0
 """Seconds between TERM and KILL."""
 _KILL_PATIENCE = 5.0  # after KILL only a process in uninterruptible sleep is left, and nothing ends that
 _PREFIX = VARIABLE.encode() + b"="
+_UNUSED_LIMIT = 10  # RLIMIT_LOCKS: Linux keeps it for every process and has not looked at it since 2.4
 _PROC = "/proc"
 
 
@@ -40,6 +46,11 @@ class Process(NamedTuple):
     session: int
     started: int
     command: str
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The same for two looks at one process, which may have got another name or parent between them."""
+        return self.pid, self.started
 
 
 Find: TypeAlias = Callable[[], "list[Process]"]
@@ -54,12 +65,15 @@ def available() -> bool:
 # ---------------------------------------------------------------- finding
 
 
-def members(scope: str, sessions: Iterable[int] = (), harness_session: int | None = None) -> list[Process]:
+def members(
+    scope: str, sessions: Iterable[int] = (), harness_session: int | None = None, *, above: int = 0
+) -> list[Process]:
     """Every live process in ``scope`` or in one of ``sessions``, and their descendants; never the caller itself.
 
-    ``harness_session`` (default: the caller's) is the session the harness was started in.
+    ``harness_session`` (default: the caller's) is the session the harness was started in. Only numbers ``above`` one
+    are looked at, which is cheap and misses what was started after the numbers began again.
     """
-    pids = _all_pids()
+    pids = [pid for pid in _all_pids() if pid > above]
     marked = {pid for pid in pids if _is_marked(pid, scope)}
     wanted_sessions = set(sessions)
     if not marked and not wanted_sessions:
@@ -73,8 +87,14 @@ def members(scope: str, sessions: Iterable[int] = (), harness_session: int | Non
 
 
 def still_alive(processes: Iterable[Process]) -> list[Process]:
-    """Those that have not ended."""
-    return [each for each in processes if (seen := _look_at(each.pid)) and seen.started == each.started]
+    """Those that have not ended, as they look now."""
+    seen = ((each, _look_at(each.pid)) for each in processes)
+    return [now for each, now in seen if now and now.started == each.started]
+
+
+def joined(*several: Iterable[Process]) -> list[Process]:
+    """Each process once, as it looked last."""
+    return list({each.identity: each for found in several for each in found}.values())
 
 
 def _all_pids() -> list[int]:
@@ -86,10 +106,20 @@ def _all_pids() -> list[int]:
 
 def _is_marked(pid: int, scope: str) -> bool:
     environment = _read(f"{_PROC}/{pid}/environ")
-    if _PREFIX not in environment:
-        return False
-    marks = next((item for item in environment.split(b"\0") if item.startswith(_PREFIX)), b"")[len(_PREFIX) :]
-    return any(mark.startswith(scope.encode()) for mark in marks.split(b":"))
+    if _PREFIX in environment:
+        for item in environment.split(b"\0"):
+            if item.startswith(_PREFIX):
+                return any(mark.startswith(scope.encode()) for mark in item[len(_PREFIX) :].split(b":"))
+    return scope_in_limit(pid).startswith(scope)
+
+
+def scope_in_limit(pid: int) -> str:
+    """The scope that the limit of a process names, 0 is the caller; empty when it names none or may not be read."""
+    try:
+        soft, hard = resource.prlimit(pid, _UNUSED_LIMIT)
+    except (OSError, AttributeError):
+        return ""
+    return f"{hard:016x}.{soft >> 32}.{soft & 0xFFFFFFFF}." if 0 < soft < hard else ""
 
 
 def _look_at(pid: int) -> Process | None:
@@ -126,7 +156,7 @@ def end_all(find: Find, grace: float = GRACE) -> bool:
     Blocks for up to ``grace`` plus five seconds; ``False`` when something could not be ended.
     """
     deadline = time.monotonic() + grace
-    asked: set[Process] = set()
+    asked: set[tuple[int, int]] = set()
     while remaining := find():
         now = time.monotonic()
         if now > deadline + _KILL_PATIENCE:
@@ -134,8 +164,8 @@ def end_all(find: Find, grace: float = GRACE) -> bool:
         if now >= deadline:
             _signal_and_wait(remaining, signal.SIGKILL, 0.5)
         else:
-            fresh = set(remaining) - asked
-            asked |= fresh
+            fresh = {each for each in remaining if each.identity not in asked}
+            asked |= {each.identity for each in fresh}
             _signal_and_wait(remaining, signal.SIGTERM, deadline - now, fresh)
     return True
 

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct
 
-from penguin.environment import background_reader, custody, custody_guard
+from penguin.environment import background_reader, custody, custody_guard, lasting_mark
 from penguin.environment.exit_words import exit_words
 from penguin.environment.running_command import Launch, RunningCommand
 from penguin.environment.shell_environment import ShellEnvironment, command_shell
@@ -132,7 +132,8 @@ class CommandSessions:
         await self.prepare()
         scope = self._custody.new_scope(self._scope)
         variables = self.environment.variables(self._custody.mark(scope))
-        arguments = self._confined([command_shell(), "-c", cmd], directory)
+        shell = command_shell()
+        arguments = self._confined(lasting_mark.running([shell, "-c", cmd], scope, shell), directory)
         launch = Launch(cmd, arguments, os.fspath(directory), variables, scope, description, tty, writable)
         try:
             command = RunningCommand(launch)
@@ -287,7 +288,12 @@ class CommandSessions:
                 command.end(self._grace)
             return
         sessions = [command.pid for command in commands if command.owns_its_number]
-        if not custody_guard.end_all(lambda: custody.members(self._scope, sessions), self._grace):
+
+        def find() -> list[custody.Process]:
+            seen = (command.seen_surviving() for command in commands)
+            return custody_guard.joined(custody.members(self._scope, sessions), *seen)
+
+        if not custody_guard.end_all(find, self._grace):
             _log.warning("some processes of this session could not be ended")
 
 

@@ -276,22 +276,31 @@ class RunningCommand:
         if self.output_open or not self.owns_its_number:
             return True
         self._process.wait()
+        # As long as its group has members nobody else gets the number, so this is the last moment to ask for them.
+        if self._has_group():
+            self._seen_surviving = custody.members(self.launch.scope, (self.pid,))
+        else:  # what left the group is no reason to look at every process after every command
+            self._seen_surviving = custody.members(self.launch.scope, above=self.pid)
+        return bool(self._seen_surviving)
+
+    def _has_group(self) -> bool:
         try:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
             return False
         except OSError:
             pass
-        # As long as its group has members nobody else gets the number, so this is the last moment to ask for them.
-        self._seen_surviving = custody.members(self.launch.scope, (self.pid,))
-        return bool(self._seen_surviving)
+        return True
+
+    def seen_surviving(self) -> list[custody.Process]:
+        """What is left of that which was there when the exited shell was reaped."""
+        return custody.still_alive(self._seen_surviving)
 
     def members(self) -> list[custody.Process]:
         """Its live processes, the shell included: looks at all processes of the system."""
         if self.owns_its_number:
             return custody.members(self.launch.scope, (self.pid,))
-        marked = custody.members(self.launch.scope)
-        return [*marked, *(each for each in custody.still_alive(self._seen_surviving) if each not in marked)]
+        return custody_guard.joined(custody.members(self.launch.scope), self.seen_surviving())
 
     def close(self) -> None:
         """Reap the shell and close all descriptors; the processes are :meth:`end`'s business. Idempotent."""
