@@ -8,7 +8,7 @@ import anyio
 import pytest
 from tests.support.engine_kit import META, Drive, ends_with_abort, text_of
 
-from penguin.engine.compaction import CompactionPolicy
+from penguin.engine.compaction import CompactionPolicy, compactability
 from penguin.engine.engine import EngineSettings
 from penguin.engine.ledger import Ledger
 from penguin.engine.retry import RetryPolicy
@@ -238,6 +238,21 @@ async def test_E21_compactability_is_the_same_before_and_after_a_restart() -> No
     assert drive.engine.compactability() == "just_compacted"
     assert (await drive.engine.compact()).stop_reason == "failed"
     assert Drive(["x"]).engine.compactability() == "unsupported"
+
+
+@pytest.mark.parametrize("mode", ["summarize", "discard"])
+async def test_E21_T11_right_after_a_compaction_a_restart_finds_an_empty_context(mode: Any) -> None:
+    """Found by the state machine: the closed context was still there after a restart, and could be compacted again."""
+    drive = drive_of("One.", SUMMARY, mode=mode)
+    await drive.run("first")
+    await drive.engine.compact()
+    assert drive.engine.compactability() == "just_compacted"
+    resumed = Ledger()
+    # A file never holds only its session_meta: what follows a discard is not on disk yet, nor is it after a crash.
+    for record in drive.trace.files[0]:
+        resumed.observe(record)
+    assert (resumed.history, resumed.carry_over, resumed.turns) == ([], [], 0)
+    assert compactability(resumed, supported=True) == "just_compacted"
 
 
 async def test_T10_a_file_that_ends_in_a_compaction_opens_the_next_context() -> None:

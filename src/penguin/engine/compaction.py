@@ -277,7 +277,7 @@ def compactability(ledger: Ledger, *, supported: bool) -> Compactability:
         return "unsupported"
     if ledger.turns > 0:
         return "ok"
-    return "just_compacted" if ledger.closed or ledger.opened_by_summary else "empty"
+    return "just_compacted" if ledger.closed or ledger.contexts > 1 else "empty"
 
 
 def survivors(requests: list[str], notes: str) -> str:

@@ -147,11 +147,14 @@ class Ledger:
         """A new file: the summary that opens it is its first user record."""
         self.meta = meta
         self.contexts, self.records = self.contexts + 1, 1
+        self.closed, self.summary, self._compaction = False, None, None
+        self.opened_by_summary = False
+        self._forget()
+
+    def _forget(self) -> None:
         self.history = []
         self.turns = 0
         self.context_tokens = self.opening_tokens = 0
-        self.closed, self.summary, self._compaction = False, None, None
-        self.opened_by_summary = False
         self._due, self._held, self._attempts, self._ending = [], [], [], "open"
 
     def _hold(self, message: Message) -> None:
@@ -252,9 +255,12 @@ class Ledger:
         if compaction is None:
             return
         if status == "completed":
+            # Empty from here on, not when the next one opens: its first record may never come (a crash, a discard).
+            self._forget()
             self.closed = True
             self.summary = summary_of(compaction.reply) if compaction.begin.mode == "summarize" else None
-        self._attempts, self._ending, self._held = [], "open", compaction.held
+        else:
+            self._attempts, self._ending, self._held = [], "open", compaction.held
 
     # --- questions --------------------------------------------------------------------------------
 
