@@ -65,7 +65,7 @@ def test_A5_the_sdist_holds_source_tests_and_locks_and_no_stray_directory(built:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {f"src/{name}" for name in package_files()} <= names
     assert {"dev.py", "requirements.txt", "requirements-dev.txt", "tests/test_packaging.py", "LICENSE"} <= names
-    allowed = {"src", "tests", "decisions", "bench"}
+    allowed = {"src", "tests", "decisions", "docs", "bench"}
     assert {name.partition("/")[0] for name in names if "/" in name} <= allowed
 
 

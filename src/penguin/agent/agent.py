@@ -22,9 +22,8 @@ from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, read_agent_config
 from penguin.state.paths import DEFAULT_AGENT, DEFAULT_PROJECT, AgentPaths, DataRoot
 from penguin.state.project import ProjectConfig, ProjectConfigFile
-from penguin.trace.index import latest_session
 from penguin.trace.lock import SessionLock
-from penguin.trace.names import files_of, is_session_id, lock_path, new_session_id
+from penguin.trace.names import files_of, lock_path, new_session_id
 
 if TYPE_CHECKING:
     from penguin.agent.approvals import ProjectRules
@@ -338,13 +337,10 @@ class Agent:
         return Assembly(self.paths, self.project, self.config, self.environ)
 
     def _existing(self, session_id: str | None) -> str:
-        if session_id is None:
-            session_id = latest_session(self.paths.traces)
-            if session_id is None:
-                raise ResumeError(f"there is no session to resume in {self.paths.traces}")
-        if not is_session_id(session_id) or not files_of(self.paths.traces, session_id):
-            raise ResumeError(f"there is no session {session_id} in {self.paths.traces}")
-        return session_id
+        """The session that is meant: by its id, the end of one, or the latest that is no subagent's."""
+        from penguin.agent.sessions import LATEST, find_session  # noqa: PLC0415 - new sessions have nothing to look up
+
+        return find_session(self.paths, LATEST if session_id is None else session_id)
 
     def _workspace(self, wanted: str | Path | None) -> Path:
         if wanted is None:
