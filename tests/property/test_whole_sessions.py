@@ -38,7 +38,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 BLOCKS = [
     *("say", "say", "say_nothing", "say_space", "say_odd", "think", "think_nothing"),
-    *("echo", "echo", "echo", "slow", "endless", "boom", "picture", "unknown", "broken", "list", "odd_name", "child"),
+    *("echo", "echo", "echo", "slow", "endless", "boom", "picture", "unknown", "broken", "list", "odd_name", "child", "child"),
 ]
 DECISIONS = ["allow", "allow", "allow", "allow", "deny", "raise", "ponder"]
 ACTIONS = ["interrupt", "interrupt", "cancel", "steer", "steer", "skip", "notice"]
@@ -128,13 +128,21 @@ class Sessions(RuleBasedStateMachine):
 
     # --- beginnings ----------------------------------------------------------------------------------
 
-    @initialize(golden=st.none() | st.integers(0, 30))
-    def begin(self, golden: int | None) -> None:
+    @initialize(seed=seeds)
+    def begin(self, seed: int) -> None:
+        dice = Dice(seed)
+        if dice.chance(15):
+            self.world.configure(mode="discard")
+        if dice.chance(15):
+            self.world.configure(max_session_turns=4)
         scenes = sorted(path for path in GOLDEN.iterdir() if path.is_dir()) if GOLDEN.is_dir() else []
-        if golden is None or golden >= len(scenes):
+        if scenes and dice.chance(40):
+            self._take_in(dice.one_of(scenes))
+        else:
             self.world.start()
-            return
-        files = sorted(scenes[golden].glob("trace-*.jsonl"))
+
+    def _take_in(self, scene: Path) -> None:
+        files = sorted(scene.glob("trace-*.jsonl"))
         session_id = files[0].name.removeprefix("trace-").rsplit("_", 1)[0]
         self.world.take_in([file for file in files if session_id in file.name], session_id, self.mind)
         self.world.check()
@@ -180,8 +188,9 @@ class Sessions(RuleBasedStateMachine):
         self.world.records_left = None
         self._done()
 
-    @rule()
-    def restart(self) -> None:
+    @rule(seed=seeds)
+    def restart(self, seed: int) -> None:
+        self.world.max_turns = Dice(seed).one_of([None, 1, 2])
         self.world.restart()
         self._done()
 
@@ -307,7 +316,7 @@ MUST_HAPPEN = [
     *("request completed", "request timeout, again", "request malformed, again", "request failed", "request aborted"),
     *("compaction completed", "compaction failed", "compaction aborted", "death", "fork", "subagent"),
     *("allow", "deny", "output completed", "output failed", "output aborted"),
-    *("user_steering", "background_task_done", "left"),
+    *("user_steering", "background_task_done", "left", "stopped:"),
 ]
 
 

@@ -73,14 +73,16 @@ PNG = (
 
 MODELS: dict[str, tuple[str, str]] = {
     "openai-chat": ("custom", "openai-chat"),
+    "chat-in-text": ("custom", "chat-in-text"),
     "openai-responses": ("custom", "openai-responses"),
     "anthropic-messages": ("custom", "anthropic-messages"),
     "anthropic-budget": ("anthropic", "claude-haiku-4-5"),
     "gemini": ("custom", "gemini"),
 }
-"""The minds a session can have; the second name of Anthropic is a model whose thinking has a budget."""
+"""The minds a session can have: one for each protocol, one that gets its calls back as text, and one of Anthropic whose
+thinking has a budget."""
 
-CLIENT_TYPES = {"anthropic-budget": "anthropic-messages"}
+CLIENT_TYPES = {"anthropic-budget": "anthropic-messages", "chat-in-text": "openai-chat"}
 _WIRES: dict[str, Wire] = {wire.name: wire for wire in WIRES}
 MINDS = [mind for mind in MODELS if CLIENT_TYPES.get(mind, mind) in {*ADAPTERS} & {*_WIRES}]
 """What can be spoken in this checkout: an adapter, and a wire of the scripted provider."""
@@ -136,6 +138,8 @@ class Provider:
         """The model factory of the session, over this provider."""
         prefix, self.first_prefix = self.first_prefix or legality.PrefixWatch(self.protocol), None
         config = replace(config, client_type=self.protocol, base_url="http://127.0.0.1:9/v1", api_key="k")
+        if self.mind == "chat-in-text":
+            config = replace(config, tool_calls="text")
         return GenerativeModel(config, transport=_Transport(self, prefix))
 
     def judge(self, body: dict[str, Any], prefix: legality.PrefixWatch, path: str) -> None:
@@ -285,6 +289,7 @@ class World:
         (root / "workspace").mkdir(parents=True, exist_ok=True)
         self.agent: Agent = self.act(self._make_agent())
         self.session: Session | None = None
+        self.max_turns: int | None = None
         self.provider = Provider(mind, self)
 
     def act(self, coroutine: Any) -> Any:
@@ -303,7 +308,7 @@ class World:
         file = ProjectConfigFile(self.root / "data" / "default_project" / ".project_config.toml")
         for mind, (provider, model_id) in MODELS.items():
             if provider == "custom":
-                kind: Any = mind
+                kind: Any = CLIENT_TYPES.get(mind, mind)
                 entry = ModelEntry(
                     provider=provider,
                     model_id=model_id,
@@ -316,6 +321,11 @@ class World:
         agent = await create_agent(root=self.root / "data", environ={"ANTHROPIC_API_KEY": "k"})
         compaction = msgspec.structs.replace(agent.config.compaction, prompt=COMPACTION_PROMPT)
         return replace(agent, config=msgspec.structs.replace(agent.config, compaction=compaction))
+
+    def configure(self, **compaction: Any) -> None:
+        """Change when and how the agent compacts; for sessions that are opened after this."""
+        settings = msgspec.structs.replace(self.agent.config.compaction, **compaction)
+        self.agent = replace(self.agent, config=msgspec.structs.replace(self.agent.config, compaction=settings))
 
     # --- the session -------------------------------------------------------------------------------
 
@@ -334,6 +344,7 @@ class World:
                 provider=provider,
                 model_id=model_id,
                 model=self.provider.build,
+                max_turns=self.max_turns,
                 tools=self._tools(),
             )
         )
@@ -343,7 +354,11 @@ class World:
         """Go on with a session from its trace; the provider remembers the conversation."""
         self.session = self.act(
             self.agent.resume_session(
-                session_id, workspace_dir=self.root / "workspace", model=self.provider.build, tools=self._tools()
+                session_id,
+                workspace_dir=self.root / "workspace",
+                model=self.provider.build,
+                max_turns=self.max_turns,
+                tools=self._tools(),
             )
         )
         self._watch()
