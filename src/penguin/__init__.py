@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penguin.agent.agent import Agent, create_agent
     from penguin.agent.sync import run_sync
+    from penguin.agent.undo import Checkpoint, FileChange, UndoReport
     from penguin.engine.engine import TaskResult
     from penguin.engine.inbox import SteeringTicket
     from penguin.environment.function_tool import tool
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
         SessionError,
         SessionLocked,
         TraceError,
+        UndoConflict,
+        UndoError,
     )
     from penguin.protocol.events import (
         Abort,
@@ -126,6 +129,7 @@ __all__ = [
     "Approval",
     "ApprovalDecision",
     "ApproveFn",
+    "Checkpoint",
     "CodecError",
     "CompactionBegin",
     "CompactionEnd",
@@ -134,6 +138,7 @@ __all__ = [
     "Emit",
     "EnvironmentInterface",
     "ErrorDetail",
+    "FileChange",
     "GenerateRequest",
     "ImageUrl",
     "InlineData",
@@ -179,6 +184,9 @@ __all__ = [
     "ToolExecutionRequest",
     "ToolResult",
     "TraceError",
+    "UndoConflict",
+    "UndoError",
+    "UndoReport",
     "UnknownPayload",
     "__version__",
     "abort",
@@ -237,6 +245,7 @@ _HOMES = (
     "penguin.environment.function_tool",
     "penguin.agent.agent",
     "penguin.agent.sync",
+    "penguin.agent.undo",
 )
 
 

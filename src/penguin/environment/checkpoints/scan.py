@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections import deque
@@ -26,6 +27,7 @@ DEBRIS_SUFFIX: Final = b".penguin-tmp"
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LARGE_TREES = 20
+_ENCODING: Final = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _READS = 2
 
 
@@ -55,7 +57,7 @@ class Seen:
     """A workspace as it was found.
 
     ``known`` has the stat of each regular file, ``unsettled`` the files whose stat proves nothing yet, ``debris`` the
-    temporary names that a killed write left behind.
+    temporary names that a killed write left behind. ``reads`` counts the files whose content was looked at.
     """
 
     manifest: Manifest
@@ -63,6 +65,7 @@ class Seen:
     unsettled: set[bytes]
     debris: list[bytes]
     in_time: bool = True
+    reads: int = 0
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class Scan:
         self._room = [wish.limits.ignored_files, wish.limits.ignored_bytes]
         self._large_trees = 0
         self._in_time = True
+        self._reads = 0
         self._queue: deque[_Place] = deque()
 
     def run(self) -> Seen:
@@ -119,7 +123,12 @@ class Scan:
         finally:
             question.close()
         return Seen(
-            Manifest(self._entries, self._skipped), self._seen, self._unsettled, self._debris, in_time=self._in_time
+            Manifest(self._entries, self._skipped),
+            self._seen,
+            self._unsettled,
+            self._debris,
+            in_time=self._in_time,
+            reads=self._reads,
         )
 
     def _step(self) -> None:
@@ -171,7 +180,7 @@ class Scan:
         return place.only_kept or len(self._entries) + more <= self._wish.limits.files
 
     def _take(self, tree: Tree, place: _Place, entry: os.DirEntry[str], descriptor: int) -> None:
-        name = os.fsencode(entry.name)
+        name = entry.name.encode(*_ENCODING)
         path = place.path + b"/" + name if place.path else name
         if name == b".git" or (place.only_kept and path not in self._kept):
             return
@@ -182,6 +191,10 @@ class Scan:
         except OSError:
             self._skip(path, UNREADABLE)
             return
+        known = self._known.get(path)
+        if known is not None and known.fits(status) and self._is_plain(path, known):
+            self._keep(path, known)
+            return
         kind = stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFREG:
             self._take_file(path, name, status, descriptor, place)
@@ -191,6 +204,12 @@ class Scan:
             self._take_link(path, name, descriptor)
         else:
             self._skip(path, SPECIAL)
+
+    def _is_plain(self, path: bytes, known: Known) -> bool:
+        """Whether a file that did not change is covered without a further thought, as nearly all are."""
+        size, limits = known.entry.size, self._wish.limits
+        fits = size <= limits.file_bytes and self._bytes + size <= limits.total_bytes
+        return fits and path not in self._ignored
 
     def _take_directory(self, tree: Tree, path: bytes, name: bytes, status: os.stat_result, place: _Place) -> None:
         if self._excluded and (status.st_dev, status.st_ino) in self._excluded:
@@ -268,6 +287,7 @@ class Scan:
 
     def _read(self, path: bytes, name: bytes, directory: int) -> None:
         self._step()
+        self._reads += 1
         try:
             descriptor = os.open(name, _READ, dir_fd=directory)
         except FileNotFoundError:

@@ -123,10 +123,8 @@ class WorkspaceStore:
         before = self.cache.load()
         seen = Scan(self.workspace, self.objects, before, wish).run()
         name = self.keep(seen.manifest)
-        proven = {path: known for path, known in seen.known.items() if path not in seen.unsettled}
-        # Compared by identity: what was unchanged is the very object that was loaded.
-        if len(proven) != len(before) or any(before.get(path) is not known for path, known in proven.items()):
-            self.cache.save(proven)
+        if seen.reads or len(seen.known) != len(before):
+            self.cache.save({path: known for path, known in seen.known.items() if path not in seen.unsettled})
         return Snapshot(name, seen)
 
     def keep(self, manifest: Manifest) -> str:
