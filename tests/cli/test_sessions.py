@@ -90,7 +90,7 @@ def test_K12_an_unknown_session_is_one_message(penguin: Penguin, paths: AgentPat
     written(paths, MORNING)
     more = ["-m", "x"] if command == "resume" else []
     said = penguin("sessions", command, "ffffffff", *more)
-    assert said.status == 1
+    assert said.status == 2
     assert said.err.startswith("penguin: there is no session ffffffff in ")
     assert len(said.err.splitlines()) == 1
 

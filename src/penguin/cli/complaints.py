@@ -8,6 +8,7 @@ import traceback
 import click
 
 from penguin.cli.redaction import redacted
+from penguin.cli.streams import output_full
 from penguin.protocol.errors import ConfigError, NoModelError, PenguinError
 
 NO_MODEL = """\
@@ -18,6 +19,10 @@ penguin: no model is configured, so nothing was sent. There are four ways on:
   no model, offline   penguin demo"""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FULL_OUTPUT = (
+    "the output cannot be written: the device or file it goes to is full. Make room there, or send the output"
+    " somewhere else."
+)
 
 
 def complain(text: str) -> None:
@@ -46,6 +51,9 @@ def explain(error: BaseException, *, debug: bool) -> int:
             return USAGE
         case PenguinError():
             complain(str(error))
+            return FAILED
+        case OSError() if output_full(error):
+            complain(FULL_OUTPUT)
             return FAILED
         case OSError(filename=str(path)):
             complain(f"{path}: {error.strerror}.")

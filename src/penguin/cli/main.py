@@ -22,16 +22,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     streams.prepare()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    status = 0
     try:
         status = _status(given)
         return streams.flushed(status)
     except (streams.ReaderLeft, OSError) as error:
-        if isinstance(error, OSError) and not streams.reader_left(error):
-            raise
+        status = _status_without_output(error, status)
         streams.abandon_output()
-        return 0
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _status_without_output(error: streams.ReaderLeft | OSError, status: int) -> int:
+    """A reader that left is no failure; a full disk is one, and was told if the command met it itself."""
+    if isinstance(error, streams.ReaderLeft) or streams.reader_left(error):
+        return 0
+    if not streams.output_full(error):
+        raise error
+    from penguin.cli.complaints import explain  # noqa: PLC0415 - as below
+
+    return status or explain(error, debug=False)
 
 
 def _status(arguments: list[str]) -> int:

@@ -83,6 +83,27 @@ def refuse_half_a_model(provider: str | None, model_id: str | None) -> None:
         raise click.UsageError("--provider and --model-id go together: give both or neither")
 
 
+class NoSuchSession(click.ClickException):
+    """Nothing goes by that name: the command line is wrong, and a usage line would not help."""
+
+    exit_code = 2
+
+
+def named_session(paths: AgentPaths, name: str) -> str:
+    """The id of the session a person named.
+
+    Raises:
+        NoSuchSession: there is none, or more than one.
+    """
+    from penguin.agent.sessions import find_session  # noqa: PLC0415 - keeps this module cheap for `--help`
+    from penguin.protocol.errors import ResumeError  # noqa: PLC0415
+
+    try:
+        return find_session(paths, name)
+    except ResumeError as error:
+        raise NoSuchSession(str(error)) from None
+
+
 def session_argument(command: Command) -> Command:
     """``SESSION``: an id, the end of one, or ``latest``."""
     return click.argument("session", metavar="SESSION", shell_complete=complete_session)(command)

@@ -24,11 +24,13 @@ class Stop:
     Attributes:
         asked: whether a signal came.
         gently: called for the first signal; ``None`` while there is no task yet, then everything stops at once.
+        at_once: called for the second, so that nothing is left that could be waited for.
     """
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         self.asked = False
         self.gently: Callable[[], None] | None = None
+        self.at_once: Callable[[], None] | None = None
         self._scope = scope
         self._count = 0
 
@@ -47,6 +49,8 @@ class Stop:
         elif not self._scope.cancel_called:
             # The host's cancellation: children are still ended and the abort recorded, but nothing is waited for.
             self._scope.cancel()
+            if self.at_once is not None:
+                self.at_once()
         elif self._count > 2:  # noqa: PLR2004 - once more than "twice"
             os._exit(INTERRUPTED)
 

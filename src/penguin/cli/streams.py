@@ -10,6 +10,8 @@ from typing import TextIO
 _READER_LEFT = (errno.EPIPE, errno.EIO, errno.ECONNRESET)
 """A pipe whose reader ended, a terminal that was closed, a socket as output whose peer is gone."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class ReaderLeft(Exception):
     """Whoever read our output has had enough: no fault of ours, and no failure."""
@@ -38,6 +40,11 @@ def _fill_closed_descriptors() -> None:
 def reader_left(error: OSError) -> bool:
     """Whether a write failed because nobody reads any more; a file that cannot be read has a name."""
     return error.errno in _READER_LEFT and error.filename is None
+
+
+def output_full(error: OSError) -> bool:
+    """Whether a write failed because what our output goes to is full; any other file has a name."""
+    return error.errno in _FULL and error.filename is None
 
 
 def flushed(status: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -17,6 +19,7 @@ from penguin.cli.display import Display, PausableDisplay
 from penguin.cli.render.text import one_line
 from penguin.cli.render.usage import usage_line
 from penguin.cli.stopping import Stop
+from penguin.environment import custody
 from penguin.environment.environment import Environment
 from penguin.protocol.builders import user_text
 from penguin.protocol.messages import Message, Text
@@ -72,11 +75,16 @@ class Talk:
         """
         session = self._session
         self._stop.gently = session.interrupt
+        self._stop.at_once = kill_what_runs
         started = time.monotonic()
-        async with session.run(prompt, approve=self._approval, budgets=self._budgets) as stream:
-            async for message in stream:
-                self._display.show(message)
-            self._budgets = tuple(session.engine.budgets)
+        try:
+            async with session.run(prompt, approve=self._approval, budgets=self._budgets) as stream:
+                async for message in stream:
+                    self._display.show(message)
+                self._budgets = tuple(session.engine.budgets)
+        except anyio.get_cancelled_exc_class():
+            complain(f"interrupted; what ran was killed. {_how_to_go_on(session)}")
+            raise
         numbers = _summary(session, stream, time.monotonic() - started, estimated=self._display.estimated)
         self._display.finish(stream.result.text, numbers)
         tell_of_servers(session)
@@ -147,6 +155,13 @@ async def run_task(
     return status
 
 
+def say_what_was_not_recorded(session: Session, status: int) -> int:
+    """After the session was closed: what is not in its trace never will be (T5); the exit status it leads to."""
+    if session.trace_error is not None:
+        complain(f"the trace is not safely on disk: {session.trace_error}")
+    return status or FAILED if session.trace_incomplete else status
+
+
 def tell_of_servers(session: Session) -> None:
     """Say which MCP servers cannot be reached, each once (N20)."""
     if isinstance(session.environment, Environment):
@@ -172,9 +187,20 @@ def _summary(session: Session, stream: TaskStream, seconds: float, *, estimated:
     return f"{numbers}, {session.id}"
 
 
+def _how_to_go_on(session: Session) -> str:
+    return f"To go on: penguin run --resume {short_name(session.id)} -m TEXT"
+
+
+def kill_what_runs() -> None:
+    """End every process this one started, without asking it first: whoever waits for it then waits no longer."""
+    for process in custody.members(custody.of_this_process().scope):
+        with suppress(OSError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
 def _say_how_it_ended(session: Session, stream: TaskStream) -> None:
     result = stream.result
-    go_on = f"To go on: penguin run --resume {short_name(session.id)} -m TEXT"
+    go_on = _how_to_go_on(session)
     see = f"`penguin trace show {session.id}` shows what was done."
     match result.stop_reason:
         case "failed" if result.error is not None:
@@ -189,8 +215,6 @@ def _say_how_it_ended(session: Session, stream: TaskStream) -> None:
             complain(f"stopped after {result.turns} turns, at the limit that was set{why}. {go_on}")
         case "completed":
             pass
-    if result.trace_error is not None:
-        complain(f"the trace is not safely on disk: {result.trace_error}")
 
 
 def _say_what_nobody_allowed(approval: Approval) -> None:

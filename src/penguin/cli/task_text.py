@@ -47,7 +47,8 @@ async def task_messages(message: str | None, *, attach: bool | None) -> list[str
         _refuse_directory()
         if message is not None and attach is None:
             await _wait_for_first_byte()
-        attached = (await _read_all()).decode("utf-8-sig", "replace")
+        # No terminal and no command takes a NUL, so nobody means one.
+        attached = (await _read_all()).decode("utf-8-sig", "replace").replace("\0", "")
     said = [text for text in (message, attached) if text is not None and text.strip()]
     if not said:
         raise click.UsageError(_NO_TASK)

@@ -179,6 +179,7 @@ class GenerativeModel:
         self._report_usage(attempt, outcome, spoken, emit)
         if outcome.status == "completed":
             self._commit(request.new_messages, attempt.segments.complete)
+        _note_outcome(self._config, outcome)
         return _with_digest(outcome, body)
 
     async def aclose(self) -> None:
@@ -362,6 +363,14 @@ class _Attempt:
         if self._disconnected is not None:
             return disconnected(self._disconnected, self._place, answering=self._answering)
         return ended_early("" if clocks.events else " and without any other")
+
+
+def _note_outcome(config: ModelConfig, outcome: LLMOutcome) -> None:
+    """One line for the log; keys are hidden in the words already."""
+    error = outcome.error
+    why = "" if error is None else f", {error.kind}: {error.message}"
+    level = logging.INFO if outcome.status == "completed" else logging.WARNING
+    _logger.log(level, "%s/%s: the request ended as %s%s", config.provider, config.model_id, outcome.status, why)
 
 
 def _delivered(conclusion: Conclusion, segments: Segments) -> LLMOutcome:

@@ -76,6 +76,16 @@ class Session:
         )
 
     @property
+    def trace_error(self) -> str | None:
+        """What of the trace is not safely on disk, in words; after :meth:`close` what was not written at all (T5)."""
+        return self._trace.error
+
+    @property
+    def trace_incomplete(self) -> bool:
+        """Whether records are missing in the trace: they wait in memory, or, once closed, are lost."""
+        return getattr(self._trace, "incomplete", self._trace.lost)
+
+    @property
     def trace_path(self) -> Path | None:
         """The trace file of the present context; ``None`` before the first record or without a trace."""
         return getattr(self._trace, "path", None)

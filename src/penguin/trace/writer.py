@@ -73,6 +73,11 @@ class TraceWriter:
         return self._loss is not None
 
     @property
+    def incomplete(self) -> bool:
+        """Whether records are not in the files: they wait for the disk, or were given up."""
+        return bool(self._waiting) or self._loss is not None
+
+    @property
     def error(self) -> str | None:
         """The disk's trouble in words for people; ``None`` while every record is written."""
         if self._loss is not None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penguin.cli.completing import complete_session
-from penguin.cli.options import Command, model_options, place_options, refuse_half_a_model, session_argument
+from penguin.cli.options import (
+    Command,
+    model_options,
+    named_session,
+    place_options,
+    refuse_half_a_model,
+    session_argument,
+)
 from penguin.cli.task_text import refuse_missing_task, task_messages
 
 if TYPE_CHECKING:
@@ -101,6 +108,8 @@ def task_options(command: Command) -> Command:
 @click.option(
     "--resume",
     metavar="ID",
+    is_flag=False,
+    flag_value="",
     shell_complete=complete_session,
     help="Go on with a session: its id, the last 8 characters of it, or `latest`.",
 )
@@ -114,6 +123,11 @@ def run(**options: Any) -> int | None:
     """
     order = Order(**options)
     refuse_half_a_model(order.provider, order.model_id)
+    if order.resume == "":
+        raise click.UsageError(
+            "--resume wants a session: its id, the last 8 characters of it, or `latest`; `penguin sessions list`"
+            " shows them"
+        )
     if order.resume is not None and order.provider is not None:
         raise click.UsageError(
             "a resumed session keeps its model: leave out --provider and --model-id, or go on with a copy:"
@@ -147,7 +161,7 @@ def _carry_out(order: Order) -> int | None:
 async def _run(order: Order, stop: Stop) -> int:
     from penguin.agent.agent import create_agent  # noqa: PLC0415 - with it comes everything else
     from penguin.cli.display import choose_display  # noqa: PLC0415
-    from penguin.cli.task_run import closing, run_task  # noqa: PLC0415
+    from penguin.cli.task_run import closing, run_task, say_what_was_not_recorded  # noqa: PLC0415
 
     agent = await create_agent(project_id=order.project_id, agent_id=order.agent_id, root=order.root)
     agent = _within_budget(agent, order)
@@ -158,7 +172,7 @@ async def _run(order: Order, stop: Stop) -> int:
         mode = order.approve or approvals.mode
         if mode is None:
             print("penguin: all tool calls are allowed; --approve read-only to be asked", file=sys.stderr)
-        return await run_task(
+        status = await run_task(
             session,
             prompt,
             choose_display(json=order.as_json),
@@ -168,6 +182,7 @@ async def _run(order: Order, stop: Stop) -> int:
             rules=agent.approval_rules() if (mode or "allow-all") in ASKING_MODES else None,
             wait=order.wait,
         )
+    return say_what_was_not_recorded(session, status)
 
 
 def _within_budget(agent: Agent, order: Order) -> Agent:
@@ -211,10 +226,8 @@ async def _session(agent: Agent, order: Order) -> Session:
             max_turns=order.max_turns,
             sandbox=order.sandbox,
         )
-    from penguin.agent.sessions import find_session  # noqa: PLC0415 - only a resumed session is looked for
-
     return await agent.resume_session(
-        find_session(agent.paths, order.resume),
+        named_session(agent.paths, order.resume),
         workspace_dir=order.workspace,
         thinking_level=order.thinking,
         max_turns=order.max_turns,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penguin.cli.lazy_group import Entry, LazyGroup
-from penguin.cli.options import agent_paths, place_options, session_argument
+from penguin.cli.options import agent_paths, named_session, place_options, session_argument
 
 if TYPE_CHECKING:
     from penguin.agent.sessions import StoredSession
@@ -88,13 +88,13 @@ def _print_table(listed: list[StoredSession]) -> None:
 @place_options
 def show(*, session: str, as_json: bool, root: Path | None, project_id: str, agent_id: str) -> None:
     """Say what a session is and what it used. `penguin trace show` shows what was said and done in it."""
-    from penguin.agent.sessions import family_of, find_session, stored_session  # noqa: PLC0415 - this command only
+    from penguin.agent.sessions import family_of, stored_session  # noqa: PLC0415 - this command only
     from penguin.cli.render.sessions import facts, session_facts, session_object  # noqa: PLC0415
     from penguin.cli.render.stats import stats_facts, stats_object  # noqa: PLC0415
     from penguin.cli.used import used_by  # noqa: PLC0415
 
     paths = agent_paths(root, project_id, agent_id)
-    found = stored_session(paths, find_session(paths, session))
+    found = stored_session(paths, named_session(paths, session))
     used = used_by(paths, found)
     children = family_of(paths, found.session_id)[1:]
     if as_json:

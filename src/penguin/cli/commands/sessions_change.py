@@ -14,7 +14,14 @@ import click
 
 from penguin.cli.completing import complete_session
 from penguin.cli.durations import Duration
-from penguin.cli.options import agent_paths, model_options, place_options, refuse_half_a_model, session_argument
+from penguin.cli.options import (
+    agent_paths,
+    model_options,
+    named_session,
+    place_options,
+    refuse_half_a_model,
+    session_argument,
+)
 
 if TYPE_CHECKING:
     from penguin.agent.sessions import Pointers
@@ -55,9 +62,9 @@ def fork(
     import anyio  # noqa: PLC0415 - not needed to complain about options
 
     from penguin.agent.agent import create_agent  # noqa: PLC0415 - with it comes everything else
-    from penguin.agent.sessions import find_session, short_name  # noqa: PLC0415
+    from penguin.agent.sessions import short_name  # noqa: PLC0415
 
-    source = find_session(agent_paths(root, project_id, agent_id), session)
+    source = named_session(agent_paths(root, project_id, agent_id), session)
 
     async def copy() -> str:
         agent = await create_agent(project_id=project_id, agent_id=agent_id, root=root)
@@ -95,10 +102,9 @@ def export(
     and done: look at it before you hand it on.
     """
     from penguin.agent.session_export import export_archive, export_records  # noqa: PLC0415 - this command only
-    from penguin.agent.sessions import find_session  # noqa: PLC0415
 
     paths = agent_paths(root, project_id, agent_id)
-    found = find_session(paths, session)
+    found = named_session(paths, session)
     form = form or (RECORDS if output is not None and output.endswith(f".{RECORDS}") else ARCHIVE)
     with _opened(output or f"{found}.{form}", force=force, binary=form == ARCHIVE) as out:
         if form == ARCHIVE:
@@ -139,10 +145,10 @@ def delete(*, sessions: tuple[str, ...], yes: bool, root: Path | None, project_i
 
     A session that is open stays too. Exit status 1 when one could not be deleted.
     """
-    from penguin.agent.sessions import find_session, pointers  # noqa: PLC0415 - this command only
+    from penguin.agent.sessions import pointers  # noqa: PLC0415 - this command only
 
     paths = agent_paths(root, project_id, agent_id)
-    found = list(dict.fromkeys(find_session(paths, name) for name in sessions))
+    found = list(dict.fromkeys(named_session(paths, name) for name in sessions))
     return _delete(paths, found, pointers(paths), yes=yes)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from penguin.cli.completing import complete_session
-from penguin.cli.options import agent_paths, place_options
+from penguin.cli.options import agent_paths, named_session, place_options
 
 if TYPE_CHECKING:
     from penguin.agent.agent import Agent
@@ -42,9 +42,8 @@ class Place:
         import anyio  # noqa: PLC0415 - not needed to complain about options
 
         from penguin.agent.agent import create_agent  # noqa: PLC0415 - with it comes everything else
-        from penguin.agent.sessions import find_session  # noqa: PLC0415
 
-        session_id = find_session(agent_paths(self.root, self.project_id, self.agent_id), self.session)
+        session_id = named_session(agent_paths(self.root, self.project_id, self.agent_id), self.session)
 
         async def asked() -> Result:
             agent = await create_agent(project_id=self.project_id, agent_id=self.agent_id, root=self.root)
