@@ -8,6 +8,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +23,8 @@ SECRET_FILES = {
     "data/default_project/.project_config.toml", "data/default_project/agents/a/agent_state/.vault.toml",
     "data/default_project/agents/a/traces/2026-01-01/other.jsonl",
 }  # fmt: skip
+PARTS = ("ws", "outside", "home", "data")
+NOBODY = 65534
 
 
 class Stage:
@@ -30,99 +33,121 @@ class Stage:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.token = f"tok{secrets.token_hex(12)}"
-        self.workspace = root / "ws"
-        self.outside = root / "outside"
-        self.home = root / "home"
-        self.data = root / "data"
+        self.label = f"1000.{secrets.randbelow(10**12)}"  # a number of seconds no other process sleeps
+        self.workspace, self.outside, self.home, self.data = (root / part for part in PARTS)
         self.said: list[str] = []
         self._closing = contextlib.ExitStack()
-        self._lay_out()
-        self.victim = self._start_victim()
+        self._sockets = contextlib.ExitStack()
         self.variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "STAGE": str(root),
             "OUT": str(self.outside),
             "DATA": str(self.data),
-            "VICTIM": str(self.victim.pid),
             "HARNESS": str(os.getpid()),
             "PYTHON": sys.executable,
             "LABEL": self.label,
         }
+        self._lay_out()
+        self._start_victim()
         self._listen()
-        self.before = self.fingerprint()
+        self._shown = self._open_terminal()
+        self._share_memory()
+        self._remember()
 
-    @property
-    def label(self) -> str:
-        """A number of seconds no other process sleeps."""
-        return f"1000.{int(self.token[3:13], 16)}"
+    # ------------------------------------------------------------ files
 
     def _lay_out(self) -> None:
         for name in SECRET_FILES:
             _write(self.root / name, f"{self.token}\n")
         _write(self.outside / "victim", "untouched\n")
         _write(self.home / ".bashrc", "# start-up\n")
-        self.workspace.mkdir()
-        repository = ["git", "-c", "init.defaultBranch=main", "init", "-q", str(self.workspace)]
-        subprocess.run(repository, check=True, env={"PATH": os.environ["PATH"], "HOME": str(self.home)})
-        (self.workspace / "to-outside").symlink_to(self.outside)
-        _write(self.workspace / ".git/modules/sub/HEAD", "ref: refs/heads/main\n")
-        _write(self.workspace / ".git/modules/sub/config", "[core]\n")
-        _write(self.workspace / ".git/worktrees/w/commondir", "../..\n")
-        with (self.workspace / ".git/config").open("a") as config:
-            config.write("[include]\n\tpath = ../team.gitconfig\n")
-        shutil.rmtree(self.workspace / ".git/hooks")
+        self._lay_out_repository()
+        if os.geteuid() == 0:
+            program = self.root / "suid-id"
+            shutil.copy(str(shutil.which("id")), program)
+            os.chown(program, NOBODY, NOBODY)
+            program.chmod(0o4755)
+        # Where no sandbox shows it: the copies of secrets are not hidden.
+        self._pristine = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
+        for part in PARTS:
+            shutil.copytree(self.root / part, self._pristine / part, symlinks=True)
 
-    def _start_victim(self) -> subprocess.Popen[bytes]:
-        with (self.root / "home/.netrc").open("rb") as opened:
-            victim = subprocess.Popen(
+    def _lay_out_repository(self) -> None:
+        self.workspace.mkdir()
+        command = ["git", "-c", "init.defaultBranch=main", "init", "-q", "--template=", str(self.workspace)]
+        subprocess.run(command, check=True, env={"PATH": os.environ["PATH"], "HOME": str(self.home)})
+        (self.workspace / "to-outside").symlink_to(self.outside)
+        git = self.workspace / ".git"
+        _write(git / "modules/sub/HEAD", "ref: refs/heads/main\n")
+        _write(git / "modules/sub/config", "[core]\n")
+        _write(git / "worktrees/w/commondir", "../..\n")
+        with (git / "config").open("a") as config:
+            config.write("[include]\n\tpath = ../team.gitconfig\n")
+
+    def fingerprint(self) -> str:
+        """What is outside the workspace and what is protected inside: contents, modes and times."""
+        digest = hashlib.sha256()
+        git, module = self.workspace / ".git", self.workspace / ".git/modules/sub"
+        inside = ["AGENTS.md", ".claude", ".agents", ".penguin", ".mcp.json", "team.gitconfig"]
+        guarded = [directory / name for directory in (git, module) for name in ("config", "hooks", "commondir")]
+        roots = [self.outside, self.home, self.data, git / "worktrees", *guarded]
+        for root in [*roots, *(self.workspace / name for name in inside)]:
+            for path in [root, *sorted(root.rglob("*"))]:
+                digest.update(_described(path))
+        return digest.hexdigest()
+
+    def _remember(self) -> None:
+        self.before = self.fingerprint()
+        self._listing = _listing(self.workspace)
+
+    def reset(self) -> None:
+        """As it was at the beginning: the next attempt must not stumble over what the last one left."""
+        away = Path(tempfile.gettempdir(), f"ready-{self.label}")
+        if away.exists():
+            _end(self.label)
+            away.unlink()
+        if self.victim.poll() is not None:
+            self._start_victim()
+        self.shared_file.touch()
+        self._shown()
+        self.said.clear()
+        if self.fingerprint() != self.before or _listing(self.workspace) != self._listing:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        self._sockets.close()
+        for part in PARTS:
+            shutil.rmtree(self.root / part, ignore_errors=True)
+            shutil.copytree(self._pristine / part, self.root / part, symlinks=True)
+        self._listen()
+        self._remember()
+
+    # ------------------------------------------------------------ processes and memory
+
+    def _start_victim(self) -> None:
+        with (self.home / ".netrc").open("rb") as opened:
+            self.victim = subprocess.Popen(
                 ["sleep", "1000"], stdin=opened, env={"PROVIDER_SECRET": self.token}, start_new_session=True
             )
-        self._closing.callback(victim.wait)
-        self._closing.callback(victim.kill)
-        return victim
+        self._closing.callback(self.victim.wait)
+        self._closing.callback(self.victim.kill)
+        self.variables["VICTIM"] = str(self.victim.pid)
 
-    def _listen(self) -> None:
-        path, name = self.outside / "docker.sock", f"\0penguin-{self.label}"
-        places: list[tuple[str, socket.AddressFamily, socket.SocketKind, object]] = [
-            ("SOCKET", socket.AF_UNIX, socket.SOCK_STREAM, str(path)),
-            ("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM, name),
-            ("TCP", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
-            ("UDP", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
-        ]
-        for variable, family, kind, address in places:
-            server = socket.socket(family, kind)
-            server.bind(address)  # type: ignore[arg-type]
-            bound = server.getsockname()
-            self.variables[variable] = str(bound[1] if family == socket.AF_INET else address).lstrip("\0")
-            self._hear(variable, server)
-        self.variables["SSH_AUTH_SOCK"] = str(path)
+    @property
+    def shared_file(self) -> Path:
+        """In the memory that all processes share as files."""
+        return Path("/dev/shm", f"penguin-{self.label}")  # noqa: S108 - a target
 
-    def _hear(self, name: str, server: socket.socket) -> None:
-        if server.type == socket.SOCK_STREAM:
-            server.listen()
+    def _share_memory(self) -> None:
+        make = f"$i = shmget(0, 40, 0600|512) or die; shmwrite($i, '{self.token}', 0, 40); print $i"
+        segment = subprocess.run(["perl", "-e", make], capture_output=True, text=True, check=True).stdout
+        self.variables["SHM"] = segment
+        self._closing.callback(subprocess.run, ["perl", "-e", f"shmctl({segment}, 0, 0) or die"], check=True)
+        self.shared_file.touch()
+        self._closing.callback(self.shared_file.unlink)
 
-        def listen() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    if server.type == socket.SOCK_DGRAM:
-                        server.recv(100)
-                    else:
-                        server.accept()[0].close()
-                    self.said.append(name)
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            with contextlib.suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-            server.close()
-            thread.join(1)
-
-        self._closing.callback(stop)
-
-    def terminal(self) -> Callable[[], bytes]:
+    def _open_terminal(self) -> Callable[[], bytes]:
         """The terminal of a user, in ``$TTY``; the function returns what was shown on it."""
         ours, theirs = os.openpty()
         os.set_blocking(ours, False)
@@ -138,29 +163,63 @@ class Stage:
 
         return shown
 
-    def fingerprint(self) -> str:
-        """What is outside the workspace and what is protected inside, contents, modes and times."""
-        digest = hashlib.sha256()
-        git = self.workspace / ".git"
-        parts = [
-            self.outside,
-            self.home,
-            self.data,
-            git / "config",
-            git / "hooks",
-            git / "commondir",
-            git / "worktrees",
-        ]
-        parts += [git / "modules/sub/hooks", git / "modules/sub/config", git / "modules/sub/commondir"]
-        parts += [self.workspace / name for name in ("AGENTS.md", ".claude", ".agents", ".penguin", ".mcp.json")]
-        parts += [self.workspace / "team.gitconfig"]
-        for part in parts:
-            for path in [part, *sorted(part.rglob("*"))]:
-                digest.update(_described(path))
-        return digest.hexdigest()
+    # ------------------------------------------------------------ sockets
+
+    def _listen(self) -> None:
+        path = str(self.outside / "docker.sock")
+        self._hear("SOCKET", socket.AF_UNIX, socket.SOCK_STREAM, path)
+        self._hear("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM, f"\0penguin-{self.label}")
+        self._hear("TCP", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
+        self._hear("UDP", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
+        self.variables["SSH_AUTH_SOCK"] = path
+
+    def _hear(
+        self, name: str, family: socket.AddressFamily, kind: socket.SocketKind, address: str | tuple[str, int]
+    ) -> None:
+        server = socket.socket(family, kind)
+        server.bind(address)
+        place = server.getsockname()[1] if family == socket.AF_INET else address
+        self.variables[name] = str(place).lstrip("\0")
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+
+        def listen() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    if kind == socket.SOCK_STREAM:
+                        server.accept()[0].close()
+                    elif not server.recv(100):  # shut down
+                        return
+                    self.said.append(name)
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            server.close()
+
+        self._sockets.callback(stop)
 
     def close(self) -> None:
+        _end(self.label)
+        self._sockets.close()
         self._closing.close()
+
+
+def _end(label: str) -> None:
+    """What got away is not left behind."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if label.encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _listing(directory: Path) -> list[tuple[str, int, int]]:
+    found = [(str(path), path.lstat()) for path in sorted(directory.rglob("*"))]
+    return [(path, status.st_ino, status.st_size) for path, status in found]
 
 
 def _write(path: Path, text: str) -> None:

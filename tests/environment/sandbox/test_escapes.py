@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.environment.sandbox.escape_attempts import ATTEMPTS, Attempt
@@ -25,43 +19,17 @@ pytestmark = pytest.mark.anyio
 PATIENCE = 20.0
 
 
-@pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def shared_stage() -> Iterator[Stage]:
     with open_stage() as stage:
-        monkeypatch.setenv("HOME", str(stage.home))
         yield stage
 
 
 @pytest.fixture
-def furnished(stage: Stage) -> Iterator[Stage]:
-    """With what only some attempts are about, and what lies outside the stage."""
-    shown = stage.terminal()
-    if os.geteuid() == 0:
-        helper = stage.root / "suid-id"
-        shutil.copy(str(shutil.which("id")), helper)
-        os.chown(helper, 65534, 65534)
-        helper.chmod(0o4755)
-    shared = Path("/dev/shm", f"penguin-{stage.label}")  # noqa: S108 - a target
-    shared.touch()
-    make = f"$i = shmget(0, 40, 0600|512) or die; shmwrite($i, '{stage.token}', 0, 40); print $i"
-    segment = subprocess.run(["perl", "-e", make], capture_output=True, text=True, check=True).stdout
-    stage.variables["SHM"] = segment
-    yield stage
-    shown()
-    subprocess.run(["perl", "-e", f"shmctl({segment}, 0, 0) or die"], check=True)
-    shared.unlink(missing_ok=True)
-    Path(tempfile.gettempdir(), f"ready-{stage.label}").unlink(missing_ok=True)
-    _end(stage.label)
-
-
-def _end(label: str) -> None:
-    """What got away is not left behind."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if label.encode() in (entry / "cmdline").read_bytes():
-                os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:
-            continue
+def stage(shared_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    shared_stage.reset()
+    monkeypatch.setenv("HOME", str(shared_stage.home))
+    return shared_stage
 
 
 async def attempt_it(attempt: Attempt, stage: Stage, sandbox: CommandSandbox | None) -> tuple[bool, str]:
@@ -87,17 +55,17 @@ def test_E4_the_corpus_is_large_and_each_attempt_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-async def test_E4_it_gets_somewhere_without_a_sandbox(attempt: Attempt, furnished: Stage) -> None:
+async def test_E4_it_gets_somewhere_without_a_sandbox(attempt: Attempt, stage: Stage) -> None:
     if not attempt.can_be_shown:
         pytest.skip("not on this machine, or not as this user")
-    got_somewhere, output = await attempt_it(attempt, furnished, None)
+    got_somewhere, output = await attempt_it(attempt, stage, None)
     assert got_somewhere, output
 
 
 @pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-async def test_E4_it_is_contained(attempt: Attempt, mode: str, furnished: Stage) -> None:
+async def test_E4_it_is_contained(attempt: Attempt, mode: str, stage: Stage) -> None:
     settings = SandboxSettings(mode, network=attempt.contained_with == "any network")  # type: ignore[arg-type]
-    got_somewhere, output = await attempt_it(attempt, furnished, sandbox_of(furnished, settings))
+    got_somewhere, output = await attempt_it(attempt, stage, sandbox_of(stage, settings))
     assert not got_somewhere, output
     assert "could not be set up" not in output
