@@ -15,7 +15,10 @@ from tests.support.engine_kit import allow, text_of
 
 from penguin import create_agent
 from penguin.agent.agent import Agent
+from penguin.agent.sessions import delete_session
 from penguin.agent.undo import FileChange, Undo, UndoReport, UndoWish
+from penguin.environment.checkpoints.collect import collect
+from penguin.environment.checkpoints.store import CheckpointStore
 from penguin.protocol.errors import SessionBusy, SessionLocked, UndoConflict, UndoError
 from penguin.session.session import Session
 from penguin.testing import call, say, turn
@@ -366,6 +369,16 @@ async def test_what_is_no_longer_kept_is_an_error_before_anything_changes(scene:
     with pytest.raises(UndoError, match="no longer kept"):
         await scene.agent.undo(source)
     assert scene.read() == {"a": "a1"}
+
+
+async def test_a_deleted_session_keeps_no_files(scene: Scene) -> None:
+    kept, gone = await scene.tasks([writes(a="a1")]), await scene.tasks([writes(a="a2")])
+    delete_session(scene.agent.paths, gone)
+    sessions = scene.agent.paths.checkpoints / "sessions"
+    assert [path.name for path in sessions.iterdir()] == [kept]
+    collect(CheckpointStore(scene.agent.paths.checkpoints))
+    contents = {path.read_text() for path in scene.agent.paths.checkpoints.glob("*/objects/*/*")}
+    assert contents == {"a0", "a1"}
 
 
 async def test_a_session_without_a_trace_and_one_that_changed_nothing(scene: Scene) -> None:

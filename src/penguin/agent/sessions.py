@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from penguin.agent.checkpoint_places import forget_checkpoints
 from penguin.protocol.codec import decode
 from penguin.protocol.errors import CodecError, ResumeError, SessionError
 from penguin.protocol.messages import Subagent
@@ -236,6 +237,7 @@ def delete_session(paths: AgentPaths, session_id: str, known: Pointers | None = 
         # The scratchpad first: what an interruption leaves is then still a session that can be listed and deleted.
         for member in reversed(family):
             _delete_scratchpad(paths.scratchpad(member))
+            forget_checkpoints(paths, member)
             _delete_files(reversed(files_of(paths.traces, member)))
             known.pop(member, None)
     for member in family:

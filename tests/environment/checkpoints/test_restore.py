@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.checkpoint_kit import NOBODY, Keeper, as_nobody, killed_after
 
-from penguin.environment.checkpoints.changes import Reversal, Span
+from penguin.environment.checkpoints.changes import Change, Reversal, Span
+from penguin.environment.checkpoints.manifest import Entry
 from penguin.environment.checkpoints.restore import CHANGED_JUST_NOW, Restore
 from penguin.environment.checkpoints.scan import Seen
 
@@ -117,7 +118,7 @@ def grow(place: Path, tree: object) -> None:
             place.symlink_to(str(target))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=st.dictionaries(names, trees, max_size=4), other=st.dictionaries(names, trees, max_size=4))
 def test_from_any_tree_to_any_other_and_back(keeper: Keeper, one: object, other: object) -> None:
     pictures = []
@@ -147,6 +148,18 @@ def test_a_link_never_leads_out_of_the_workspace(keeper: Keeper, tmp_path: Path)
         "plain.txt": "somebody else's",
         "more.txt": "somebody else's",
     }
+
+
+@pytest.mark.parametrize("path", [b"../outside", b"//outside", b"d/../../outside", b"..", b"d/."])
+def test_a_manifest_that_was_tampered_with_leads_nowhere(keeper: Keeper, tmp_path: Path, path: bytes) -> None:
+    (keeper.workspace / "d").mkdir()
+    content = keeper.part.objects.add(b"x")
+    seen = keeper.look()
+    change = Change(path, None, Entry(path, "file", 0o644, 1, content))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert [each.path for each in Restore(keeper.workspace, keeper.part.objects, seen).apply([change])] == [path]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert keeper.picture() == {b"d": keeper.picture()[b"d"]}
 
 
 def test_a_directory_that_becomes_a_link_in_this_moment_is_not_followed(keeper: Keeper, tmp_path: Path) -> None:

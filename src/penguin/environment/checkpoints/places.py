@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,17 @@ def private_directory(path: Path) -> Path:
     for missing in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+def checked_name(name: bytes) -> bytes:
+    """A name that means something in its own directory.
+
+    Raises:
+        OSError: it leads elsewhere; no scan makes such a name, so the manifest was tampered with.
+    """
+    if name in {b"", b".", b".."}:
+        raise OSError(errno.EINVAL, "this is no name of a file")
+    return name
 
 
 class Tree:
@@ -70,7 +82,7 @@ class Tree:
         descriptor = os.dup(self._root)
         for name in path.split(b"/") if path else ():
             try:
-                below = os.open(name, _BELOW, dir_fd=descriptor)
+                below = os.open(checked_name(name), _BELOW, dir_fd=descriptor)
             finally:
                 os.close(descriptor)
             descriptor = below

@@ -15,7 +15,7 @@ from penguin.environment.atomic_write import temporary_name
 from penguin.environment.checkpoints.changes import Change
 from penguin.environment.checkpoints.manifest import Entry, MissingContent
 from penguin.environment.checkpoints.objects import Objects
-from penguin.environment.checkpoints.places import Tree
+from penguin.environment.checkpoints.places import Tree, checked_name
 from penguin.environment.checkpoints.scan import Seen
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -156,7 +156,7 @@ class Restore:
         parent, _, name = change.path.rpartition(b"/")
         try:
             with self._tree.directory(parent) as directory:
-                self._permitted(parent, directory, lambda: act(directory, name, change))
+                self._permitted(parent, directory, lambda: act(directory, checked_name(name), change))
         except _Touched:
             self._failures.append(Failure(change.path, CHANGED_JUST_NOW))
         except MissingContent as error:
