@@ -127,6 +127,8 @@ def test_K13_the_debug_log_holds_how_a_request_ended(place: Place) -> None:
         done = place.run("--debug", "run", "-m", "hi")
     assert done.returncode == 1
     assert str(place.home / "default_project" / ".project_config.toml") in done.stderr
+    assert done.stderr.count("401") == 1
+    assert "HTTP 401: who are you?" in done.stderr
     log = (place.home / "debug.log").read_text()
     assert "custom/m: the request ended as failed, auth: " in log
     assert "who are you?" in log

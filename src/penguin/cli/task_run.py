@@ -204,7 +204,9 @@ def _say_how_it_ended(session: Session, stream: TaskStream) -> None:
     see = f"`penguin trace show {session.id}` shows what was done."
     match result.stop_reason:
         case "failed" if result.error is not None:
-            status = f", HTTP status {result.error.http_status}" if result.error.http_status else ""
+            number = result.error.http_status
+            told = number is None or result.error.message.startswith(f"HTTP {number}")
+            status = "" if told else f", HTTP status {number}"
             complain(f"the task failed: {result.error.message.rstrip('.')} ({result.error.kind}{status}). {see}")
         case "failed":
             complain(f"the task failed. {see}")
