@@ -38,7 +38,21 @@ GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 BLOCKS = [
     *("say", "say", "say_nothing", "say_space", "say_odd", "think", "think_nothing"),
-    *("echo", "echo", "echo", "slow", "endless", "boom", "picture", "unknown", "broken", "list", "odd_name", "child", "child"),
+    *(
+        "echo",
+        "echo",
+        "echo",
+        "slow",
+        "endless",
+        "boom",
+        "picture",
+        "unknown",
+        "broken",
+        "list",
+        "odd_name",
+        "child",
+        "child",
+    ),
 ]
 DECISIONS = ["allow", "allow", "allow", "allow", "deny", "raise", "ponder"]
 ACTIONS = ["interrupt", "interrupt", "cancel", "steer", "steer", "skip", "notice"]
