@@ -168,6 +168,11 @@ def test_a_kind_that_repeats_the_status_is_said_once() -> None:
     assert "[the request ended as malformed: half a stream; trying again in 2 s]" in shown([end])
 
 
+def test_a_retry_without_a_wait_is_announced_without_one() -> None:
+    end = b.request_end("malformed", error=ErrorDetail("malformed", "cut"), attempt=1, retry_in_ms=0)
+    assert "[the request ended as malformed: cut; trying again]" in shown([end])
+
+
 def test_E13_a_retry_is_announced_below_the_foot_of_the_tool_that_still_runs() -> None:
     end = b.request_end("timeout", error=ErrorDetail("network", "gone"), attempt=1, retry_in_ms=2_000)
     text = shown([*called("a", "make"), end, *ran("a", "built\n"), b.request_begin()])

@@ -260,7 +260,8 @@ class Transcript:
 
 
 def _what_happened(end: RequestEnd) -> str:
-    again = "" if end.retry_in_ms is None else f"; trying again in {end.retry_in_ms / 1000:g} s"
+    wait = f" in {end.retry_in_ms / 1000:g} s" if end.retry_in_ms else ""
+    again = "" if end.retry_in_ms is None else f"; trying again{wait}"
     if end.error is None:
         return f"{end.status}{again}"
     kind = "" if end.error.kind == end.status else f" ({one_line(end.error.kind)})"
