@@ -59,7 +59,7 @@ class _Following:
         while (stop := self._reason_to_stop()) is None:
             await self._until_silence()
             self._write(self._command.text.flush())
-            if anyio.current_time() >= self._look_at and await self._waits_for_input():
+            if anyio.current_time() >= self._look_at and await self._waits_for_input() and not self._hears_more():
                 stop = "waiting"
                 break
         if stop == "over":
@@ -94,6 +94,14 @@ class _Following:
         # Looked at less and less often: a silent command is rather computing.
         self._look_at = anyio.current_time() + 2 * (anyio.current_time() - self._heard_at)
         return await anyio.to_thread.run_sync(waits_for_input, self._command, abandon_on_cancel=True)
+
+    def _hears_more(self) -> bool:
+        """Whether the question came in the instant before it was seen that somebody waits for the answer."""
+        data = self._command.read()
+        if data:
+            self._write(self._command.text.feed(data))
+            self._hear()
+        return bool(data)
 
     async def _drain(self) -> None:
         """What the shell wrote is in the pipe already; what it left behind gets a moment, not until it ends."""

@@ -28,7 +28,7 @@ def open_resolved(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
             raise PathChanged(path) from error
         raise
     try:

@@ -69,7 +69,7 @@ class HeldNames:
 
     def release(self) -> None:
         """Take away what no other session holds and what is still as it was made. Idempotent."""
-        for path, descriptor in self._held.items():
+        for path, descriptor in sorted(self._held.items(), reverse=True):  # inner ones first
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(path, descriptor) and _is_stand_in(path):

@@ -18,34 +18,41 @@ NAME = "penguin-keeper"
 
 OUTSIDE = f"""
 $0 = '{NAME}';
-$SIG{{$_}} = 'IGNORE' for qw({_FOR_THE_COMMAND});
+my @signals = qw({_FOR_THE_COMMAND});
 my @sandbox = splice(@ARGV, 0, shift); my @sockets = splice(@ARGV, 0, shift); my @inside = splice(@ARGV, 0, 3);
-my ($status, $said);
+my ($told, $pid, $begun, %early);
+# A signal that comes while the sandbox is being set up would be lost: it is sent once more when the command is there.
+$SIG{{$_}} = sub {{ $early{{$_[0]}} = 1 }} for @signals;
 {{
     @sockets = grep {{ -S }} @sockets;
-    my ($told, $tell);
+    my $tell;
     {{ local $^F = 1023; pipe($told, $tell) or die "penguin: no pipe: $!\\n"; }}
-    my $pid = fork;
+    $pid = fork;
     defined $pid or die "penguin: {NOT_SET_UP}: $!\\n";
     if (!$pid) {{
+        $SIG{{$_}} = 'IGNORE' for @signals;
         close $told;
         exec {{$sandbox[0]}} @sandbox, (map {{ ('--ro-bind', '/dev/null', $_) }} @sockets), '--',
             @inside, fileno($tell), @ARGV;
         warn "penguin: $sandbox[0]: $!\\n"; exit 126;
     }}
     close $tell;
+    1 until defined sysread($told, $begun, 1);
+    last if $begun ne '';
     waitpid($pid, 0);
-    $status = $?;
-    my $ready = ''; $said = '';
-    vec($ready, fileno($told), 1) = 1;
-    sysread($told, $said, 64) if select($ready, undef, undef, 0) > 0;
     # A socket that has gone meanwhile is nothing to lay a mount on, and nothing to hide.
-    redo if $said eq '' && grep {{ !-S }} @sockets;
+    redo if grep {{ !-S }} @sockets;
+    warn "penguin: {NOT_SET_UP}\\n"; exit 126;
 }}
-if ($said eq '') {{ warn "penguin: {NOT_SET_UP}\\n"; exit 126; }}
-$status = $1 if $said =~ /^begun (\\d+)$/;
+$SIG{{$_}} = 'IGNORE' for @signals;
+kill $_, -$$ for keys %early;
+waitpid($pid, 0);
+my ($status, $ready, $said) = ($?, '', '');
+vec($ready, fileno($told), 1) = 1;
+sysread($told, $said, 64) if select($ready, undef, undef, 0) > 0;
+$status = $1 if $said =~ /^(\\d+)$/;
 if (my $number = $status & 127) {{
-    $SIG{{$_}} = 'DEFAULT' for qw({_FOR_THE_COMMAND});
+    $SIG{{$_}} = 'DEFAULT' for @signals;
     kill $number, $$;
     exit 128 + $number;
 }}
@@ -58,11 +65,11 @@ INSIDE = f"""
 $0 = '{NAME}';
 my $tell;
 open($tell, '>&=', shift) or die "penguin: no pipe: $!\\n";
-syswrite($tell, 'begun ');
 my $pid = fork;
 defined $pid or die "penguin: cannot fork: $!\\n";
 if (!$pid) {{
     $SIG{{$_}} = 'DEFAULT' for qw({_FOR_THE_COMMAND});
+    syswrite($tell, '.');
     exec {{$ARGV[0]}} @ARGV;
     warn "penguin: $ARGV[0]: $!\\n"; exit 127;
 }}

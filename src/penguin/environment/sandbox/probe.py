@@ -104,7 +104,9 @@ def _version_of(bwrap: str) -> tuple[int, ...]:
 
 def _trial(bwrap: str, *, network: bool) -> str | None:
     net = () if network else ("--unshare-net",)
-    answer = _run([bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *NAMESPACES, *net, "true"])
+    answer = _run(
+        [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *NAMESPACES, *net, bwrap, "--version"]
+    )
     if answer is None:
         return "it did not answer"
     if answer.returncode == 0:

@@ -20,10 +20,10 @@ def guarded_parts(git: Path) -> Iterator[Path]:
     """The paths that must stay as they are, existing or not; ``git`` is the ``.git`` of a working directory.
 
     Git obeys ``commondir`` in any git directory: a file of that name beside ``config`` makes it read another
-    ``config``. A ``.git`` that is missing, a link or a file is guarded as a whole; a file (of a worktree or
+    ``config``. A ``.git`` that is missing, empty, a link or a file is guarded as a whole; a file (of a worktree or
     submodule) names a directory, whose parts follow.
     """
-    if git.is_symlink() or not git.exists():
+    if git.is_symlink() or not git.exists() or _is_empty(git):
         yield git
     elif git.is_file():
         yield git
@@ -59,6 +59,10 @@ def _parts_of_directory(directory: Path, top: Path) -> Iterator[Path]:
     # Hooks are looked for from the top of the working directory, included files beside the configuration.
     for pattern, base in ((_HOOKS, top), (_INCLUDED, directory)):
         yield from (path for written in pattern.findall(config) if (path := _named(written, base, top)))
+
+
+def _is_empty(git: Path) -> bool:
+    return git.is_dir() and not any(git.iterdir())
 
 
 def _named(written: str, base: Path, top: Path) -> Path | None:
