@@ -16,8 +16,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from penguin.environment.arguments import ArgumentCheck, parse_arguments
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
 from penguin.environment.tool import ToolContext, ToolDefinitionConfig, ToolError, ToolResult
+from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS
 from penguin.protocol.builders import assistant_text, tool_call, with_origin
 from penguin.protocol.events import StopReason
 from penguin.protocol.interfaces import EnvironmentInterface, SupportsContextNotes, ToolExecutionRequest
@@ -469,7 +471,7 @@ SCHEMA = {
     "type": "object",
     "properties": {
         "path": {"type": "string", "description": "What to read"},
-        "limit": {"type": "integer", "minimum": 1},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100},
         "mode": {"enum": ["fast", "slow"]},
         "rows": {"type": "array", "items": {"type": "object", "required": ["id"]}},
     },
@@ -495,6 +497,8 @@ def echoes(**settings: Any) -> Scripted:
         ('{"path": null}', "path: expected string, got null"),
         ('{"path": "a", "limit": "5"}', 'limit: expected integer, got string "5"'),
         ('{"path": "a", "limit": 0}', "limit: 0 is less than the minimum of 1"),
+        ('{"path": "a", "limit": 1.5}', "limit: expected integer, got number 1.5"),
+        ('{"path": "a", "limit": 1' + "0" * 400 + "}", "000 is greater than the maximum of 100"),
         ('{"path": "a", "mode": "warp"}', 'mode: "warp" is not one of "fast" or "slow"'),
         ('{"path": "a", "file": "b"}', "file is not known; scripted takes path, limit, mode, rows"),
         ('{"path": "a", "rows": [{"id": 1}, {}]}', "rows[1].id is missing"),
@@ -516,6 +520,34 @@ async def test_N4_the_model_is_told_which_argument_is_wrong(make_desk: Any, argu
 async def test_N4_null_for_an_optional_argument_counts_as_left_out(make_desk: Any) -> None:
     answer = await make_desk(echoes()).call("scripted", path="a", limit=None)
     assert answer.output == "ran with {'path': 'a'}"
+
+
+@pytest.mark.anyio
+async def test_N4_a_whole_number_may_be_written_with_a_point(make_desk: Any) -> None:
+    answer = await make_desk(echoes()).call_with_text("scripted", '{"path": "a", "limit": 2.0}')
+    assert answer.output == "ran with {'path': 'a', 'limit': 2}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", ["1" + "0" * 18, "1" + "0" * 400, "1e300"])
+@pytest.mark.parametrize(
+    ("tool", "name", "most", "others"),
+    [
+        ("exec_command", "yield_time_ms", 86_400_000, {"cmd": "true", "description": "test"}),
+        ("input_command", "yield_time_ms", 86_400_000, {"process_id": "p1"}),
+        ("run_subagent", "yield_time_ms", 86_400_000, {"prompt": "x", "description": "test"}),
+        ("input_subagent", "yield_time_ms", 86_400_000, {"subagent_id": "s1"}),
+        ("read_file", "offset", 1_000_000_000, {"file_path": "x"}),
+        ("read_file", "limit", 1_000_000_000, {"file_path": "x"}),
+    ],
+)
+def test_N4_a_number_too_large_to_count_with_is_a_wrong_argument(
+    tool: str, name: str, most: int, others: dict[str, str], number: str
+) -> None:
+    check = ArgumentCheck(BUILTIN_TOOL_DEFINITIONS[tool])
+    with pytest.raises(ToolError, match=f"was not run:\n- {name}: .* is greater than the maximum of {most}$"):
+        check.check(others | parse_arguments(f'{{"{name}": {number}}}'))
+    assert check.check(others | {name: most}) == others | {name: most}
 
 
 @pytest.mark.anyio

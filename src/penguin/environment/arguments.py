@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_PROBLEMS = 5
 _LONGEST_VALUE = 80
+_LONGEST_MESSAGE = 300  # it begins with the value and ends with what is wrong with it
 _log = logging.getLogger("penguin.environment")
 
 
@@ -68,7 +69,7 @@ class ArgumentCheck:
         self._unusable = False
 
     def check(self, args: dict[str, Any]) -> dict[str, Any]:
-        """The arguments to run with: an optional one that is ``null`` counts as left out.
+        """The arguments to run with: an optional one that is ``null`` counts as left out, and 2.0 as 2.
 
         Raises:
             ToolError: which arguments are wrong and what was expected.
@@ -78,14 +79,14 @@ class ArgumentCheck:
             return args
         try:
             if validator.is_valid(args):
-                return args
+                return self._with_whole_numbers(args)
             args = self._without_nulls(args)
             problems = [_problem(error, self._definition) for error in validator.iter_errors(args)]
         except ValueError as error:
             raise ToolError(f"The arguments of {self._definition.name} cannot be checked: {error}") from None
         if problems:
             raise ToolError(_told(self._definition.name, problems))
-        return args
+        return self._with_whole_numbers(args)
 
     def _validator(self) -> jsonschema_rs.Validator | None:
         if self._compiled is None and not self._unusable:
@@ -104,6 +105,22 @@ class ArgumentCheck:
         # Models trained on strict function calling send null for everything they leave out.
         required = self._definition.parameters.get("required", ())
         return {name: value for name, value in args.items() if value is not None or name in required}
+
+    def _with_whole_numbers(self, args: dict[str, Any]) -> dict[str, Any]:
+        # To a JSON Schema 2.0 is an integer. What counts with it in Python may need one in type too.
+        properties = self._definition.parameters.get("properties", {})
+        return {
+            name: int(value) if isinstance(value, float) and _wants_integer(properties.get(name)) else value
+            for name, value in args.items()
+        }
+
+
+def _wants_integer(schema: Any) -> bool:
+    match schema:
+        case {"type": "integer"}:
+            return True
+        case _:
+            return False
 
 
 def _refuse_to_fetch(uri: str) -> Any:
@@ -138,7 +155,11 @@ def _problem(error: jsonschema_rs.ValidationError, definition: ToolDefinitionCon
                 f"{place or 'the arguments'}: expected {wanted}, got {_kind(error.instance)} {_shown(error.instance)}"
             )
         case _:
-            return f"{place or 'the arguments'}: {error.message[:300]}"
+            return f"{place or 'the arguments'}: {_clipped(error.message)}"
+
+
+def _clipped(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:200]}… {message[-100:]}"
 
 
 def _joined(place: str, name: str) -> str:

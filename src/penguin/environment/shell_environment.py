@@ -21,8 +21,15 @@ FIXED: Mapping[str, str] = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",  # stands above sequence.editor of a repository
     "EDITOR": "true",
+    "VISUAL": "true",
+    "SUDO_EDITOR": "true",
+    "HGEDITOR": "true",
+    "SVN_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",  # no window either: empty stands above core.askPass and SSH_ASKPASS
+    "SSH_ASKPASS_REQUIRE": "never",
 }
 """Set for every command, so that none waits for a key nobody will press; a setting inside the command wins."""
 

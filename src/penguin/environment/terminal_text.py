@@ -24,7 +24,8 @@ _BROKEN_OFF = re.compile(
     re.VERBOSE,
 )
 _LOOK_BACK = 4096 + 3
-_DROPPED_CONTROLS = "\x00\x08\x0e\x0f"  # and BEL, but that one may end a string
+# All but tab and the line ends; and ESC and BEL, but these begin and may end a string that is looked for later.
+_DROPPED_CONTROLS = "".join(chr(code) for code in (*range(32), 127) if chr(code) not in "\t\n\r\x1b\x07")
 PROMPT_LENGTH = 200
 """Characters remembered of an unfinished line that was handed out."""
 _TOKEN = re.compile(r"\r|\n|[^\r\n]+")
@@ -33,9 +34,10 @@ _TOKEN = re.compile(r"\r|\n|[^\r\n]+")
 class TerminalText:
     r"""Bytes in, finished lines out.
 
-    Undecodable bytes become U+FFFD. An unfinished line is held until it ends or :meth:`flush` is called; a carriage
-    return that does not end a line drops what is held, so a progress bar shows its last state only. What was
-    returned is never taken back: after a flush the next state starts a new line.
+    Undecodable bytes become U+FFFD, escapes and control characters but tab and line ends go. An unfinished line is
+    held until it ends or :meth:`flush` is called; a carriage return that does not end a line drops what is held, so a
+    progress bar shows its last state only. What was returned is never taken back: after a flush the next state starts
+    a new line.
 
     Example::
 

@@ -118,9 +118,9 @@ async def test_N6_a_terminal_on_request(run: Any) -> None:
 
 
 async def test_N6_the_fixed_environment_keeps_programs_from_waiting_for_keys(run: Any) -> None:
-    names = "TERM NO_COLOR PAGER GIT_PAGER GIT_EDITOR EDITOR GIT_TERMINAL_PROMPT"
+    names = "TERM NO_COLOR PAGER GIT_PAGER GIT_EDITOR EDITOR GIT_TERMINAL_PROMPT VISUAL SSH_ASKPASS_REQUIRE"
     values = await run(f"for name in {names}; do echo ${{!name}}; done")
-    assert values.split() == ["dumb", "1", "cat", "cat", "true", "true", "0"]
+    assert values.split() == ["dumb", "1", "cat", "cat", "true", "true", "0", "true", "never"]
     assert await run("export TERM=xterm; echo $TERM") == "xterm\n"
 
 
@@ -256,9 +256,45 @@ async def test_D17_git_opens_no_editor(run: Any, monkeypatch: pytest.MonkeyPatch
     assert await run("EDITOR=ed; echo $EDITOR") == "ed\n"
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("configured", ["sequence.editor", "core.editor"])
+async def test_D17_git_opens_no_editor_for_a_rebase(make_desk: Any, tmp_path: Path, configured: str) -> None:
+    names = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR")
+    theirs = dict.fromkeys(names, f"touch {tmp_path}/opened; false")
+    environment = ShellEnvironment(base=os.environ | theirs, login_shell=False)
+    sessions = CommandSessions(environment=environment)
+    desk = make_desk(builtin=[EXEC_COMMAND], services=Services(command_sessions=sessions))
+    git = "git -c user.name=t -c user.email=t@example.com"
+    repository = f"git init -q g && cd g && git config {configured} false"
+    commits = f"{git} commit --allow-empty -qm one && echo a >f && git add f && {git} commit -qm two"
+    rebase = f"{git} rebase -q -i HEAD~1; echo rc=$?; GIT_SEQUENCE_EDITOR=false {git} rebase -q -i HEAD~1; echo rc=$?"
+    answer = await desk.call("exec_command", cmd=f"{repository} && {commits} && {rebase}", description="test")
+    await sessions.aclose()
+    assert answer.output.startswith("rc=0\n")
+    assert answer.output.endswith("rc=1\n")  # an explicit setting inside the command still wins
+    assert not (tmp_path / "opened").exists()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+async def test_D17_git_asks_for_no_password(make_desk: Any, tmp_path: Path) -> None:
+    asking = tmp_path / "ask"
+    asking.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    asking.chmod(0o755)
+    theirs = {"GIT_ASKPASS": str(asking), "SSH_ASKPASS": str(asking)}
+    sessions = CommandSessions(environment=ShellEnvironment(base=os.environ | theirs, login_shell=False))
+    desk = make_desk(builtin=[EXEC_COMMAND], services=Services(command_sessions=sessions))
+    cmd = "printf 'protocol=https\\nhost=h.example\\n' | git -c credential.helper= credential fill"
+    answer = await desk.call("exec_command", cmd=cmd, description="test")
+    await sessions.aclose()
+    assert "terminal prompts disabled" in answer.output
+    assert not (tmp_path / "asked").exists()
+
+
 async def test_D18_output_that_is_not_utf8(run: Any) -> None:
     assert await run(r"printf 'a\xff\xfe\x00b\n'; printf '\xf0'") == "a\ufffd\ufffdb\n\ufffd"
-    assert "[exit code" not in await run("head -c 300 /bin/ls")
+    binary = await run("head -c 300 /bin/ls; printf '\\t\\001\\177\\r\\n'")
+    assert "[exit code" not in binary
+    assert not set(binary) & {*map(chr, range(32)), "\x7f"} - {"\t", "\n", "\r"}
 
 
 async def test_D19_unbounded_output_costs_neither_memory_nor_the_end(run: Any, scratchpad: Path) -> None:

@@ -6,6 +6,11 @@ from typing import Any
 
 from penguin.environment.tool import ToolDefinitionConfig
 
+MOST_LINES = 1_000_000_000
+"""The last line that can be asked for; beyond that a number is a slip, and may be too large to count with."""
+LONGEST_WAIT_MS = 24 * 60 * 60 * 1000
+"""The longest a call may wait, one day."""
+
 
 def _object(required: list[str], /, **properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -20,8 +25,8 @@ READ_FILE = ToolDefinitionConfig(
     parameters=_object(
         ["file_path"],
         file_path={"type": "string"},
-        offset={"type": "integer", "minimum": 1, "description": "First line (default 1)"},
-        limit={"type": "integer", "minimum": 1, "description": "Number of lines (default 2000)"},
+        offset={"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "First line (default 1)"},
+        limit={"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "Number of lines (default 2000)"},
     ),
     permission="r",
     # The tool bounds its own output, line by line, with a note how to go on; a second cut would hide that note.
@@ -64,7 +69,12 @@ EXEC_COMMAND = ToolDefinitionConfig(
         cmd={"type": "string"},
         description={"type": "string", "description": "What it does, in a few words"},
         workdir={"type": "string", "description": "Directory to run in (default: the workspace)"},
-        yield_time_ms={"type": "integer", "minimum": 0, "description": "How long to wait (default 60000)"},
+        yield_time_ms={
+            "type": "integer",
+            "minimum": 0,
+            "maximum": LONGEST_WAIT_MS,
+            "description": "How long to wait (default 60000)",
+        },
         run_in_background={"type": "boolean", "description": "Return at once: for servers and watchers"},
         tty={"type": "boolean", "description": "Run it in a terminal"},
     ),
@@ -82,7 +92,7 @@ INPUT_COMMAND = ToolDefinitionConfig(
         ["process_id"],
         process_id={"type": "string"},
         chars={"type": "string"},
-        yield_time_ms={"type": "integer", "minimum": 0, "description": "Default 10000"},
+        yield_time_ms={"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT_MS, "description": "Default 10000"},
     ),
     timeout_ms=0,
 )
@@ -107,7 +117,12 @@ RUN_SUBAGENT = ToolDefinitionConfig(
         provider={"type": "string", "description": "With model_id: another model"},
         model_id={"type": "string"},
         thinking_level={"type": "string", "enum": ["none", "low", "medium", "high", "xhigh", "max"]},
-        yield_time_ms={"type": "integer", "minimum": 0, "description": "How long to wait (default 300000)"},
+        yield_time_ms={
+            "type": "integer",
+            "minimum": 0,
+            "maximum": LONGEST_WAIT_MS,
+            "description": "How long to wait (default 300000)",
+        },
         run_in_background={"type": "boolean", "description": "Return at once; its end is reported"},
     ),
     # Its own yield_time_ms is the clock, as for commands.
@@ -121,7 +136,12 @@ INPUT_SUBAGENT = ToolDefinitionConfig(
         ["subagent_id"],
         subagent_id={"type": "string"},
         prompt={"type": "string", "description": "The follow-up task"},
-        yield_time_ms={"type": "integer", "minimum": 0, "description": "How long to wait (default 300000)"},
+        yield_time_ms={
+            "type": "integer",
+            "minimum": 0,
+            "maximum": LONGEST_WAIT_MS,
+            "description": "How long to wait (default 300000)",
+        },
     ),
     timeout_ms=0,
 )
