@@ -42,7 +42,8 @@ class Trial(Struct, frozen=True):
     """How one request went.
 
     ``able`` is the verdict, ``words`` what the model said or why it did not; ``certain`` says that the verdict
-    is about the model, and not about a network or a limit. ``first_seconds`` passed until its first words. ``tokens_in`` and ``tokens_out`` are what the provider counted, or estimates.
+    is about the model, and not about a network or a limit. ``first_seconds`` passed until its first words.
+    ``tokens_in`` and ``tokens_out`` are what the provider counted, or estimates.
     """
 
     ability: Ability
