@@ -43,6 +43,10 @@ LOCKS = {
 }
 
 
+SYSTEM_PACKAGES = {"bwrap": "bubblewrap", "perl": "perl-base", "git": "git"}
+"""Programs the tests need, and Debian's package for each: what tests the sandbox is skipped without them."""
+
+
 class DevError(Exception):
     """Something that a person has to put right; the text says what happened, where, and what to do."""
 
@@ -191,6 +195,21 @@ def _write_stamps(level: str) -> None:
         (VENV / f".penguin-{stamped}").write_text(_digest(stamped), encoding="utf-8")
 
 
+def bring_system_packages() -> None:
+    """Install the programs that the tests need and that no Python package brings; without the right to, say so."""
+    missing = [package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        _say(f"set-up: {', '.join(missing)} missing, tests that need it are skipped; as root: {shlex.join(command)}")
+        return
+    with _step(f"installing {', '.join(missing)} with apt-get"):
+        installed = all(_captured(each).returncode == 0 for each in (["apt-get", "update"], command))
+    if not installed:
+        _say(f"set-up: that failed, and tests that need it are skipped; try it yourself: {shlex.join(command)}")
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -204,6 +223,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
 def test(arguments: Sequence[str]) -> int:
     """Run every check, also after one has failed, and sum up at the end; the status is 1 when any failed."""
     set_up(DEV)
+    bring_system_packages()
     results = [(name, *_timed(command)) for name, command in _stages(arguments)]
     print("\n== summary")
     for name, status, seconds in results:

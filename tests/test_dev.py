@@ -153,9 +153,55 @@ def test_every_check_runs_and_one_failure_fails_the_whole(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dev, "set_up", lambda _level: None)
+    monkeypatch.setattr(dev, "bring_system_packages", lambda: None)
     monkeypatch.setattr(dev, "_stages", lambda _arguments: [("first", ["false"]), ("second", ["true"])])
     assert dev.test([]) == 1
     assert [line[:13] for line in capsys.readouterr().out.splitlines()[-2:]] == ["FAILED first ", "ok     second"]
+
+
+@pytest.fixture
+def bare_machine(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with apt-get and root's rights, and nothing that the tests need."""
+    monkeypatch.setattr(dev.shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    monkeypatch.setattr(dev.os, "geteuid", lambda: 0)
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_root_gets_the_programs_that_the_tests_need(dev: ModuleType, commands: Commands) -> None:
+    dev.bring_system_packages()
+    assert commands.drained() == [
+        "apt-get update",
+        "apt-get install -y --no-install-recommends bubblewrap perl-base git",
+    ]
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_nothing_is_asked_for_where_the_programs_are(
+    dev: ModuleType, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev.shutil, "which", lambda name: f"/usr/bin/{name}")
+    dev.bring_system_packages()
+    assert commands.drained() == []
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_whoever_may_not_install_programs_is_told_which_and_goes_on(
+    dev: ModuleType, commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev.os, "geteuid", lambda: 1000)
+    dev.bring_system_packages()
+    assert commands.drained() == []
+    assert "tests that need it are skipped; as root: apt-get install" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_programs_that_cannot_be_installed_do_not_keep_the_tests_from_running(
+    dev: ModuleType, commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.failing = ("apt-get update",)
+    dev.bring_system_packages()
+    assert commands.drained() == ["apt-get update"]
+    assert "that failed, and tests that need it are skipped" in capsys.readouterr().err
 
 
 def test_the_checks_come_in_order_and_pytest_gets_the_rest(dev: ModuleType) -> None:
