@@ -9,7 +9,7 @@ from tests.support.engine_kit import text_of
 from tests.support.recordings import recordings
 
 from penguin.engine.ledger import Ledger
-from penguin.protocol.builders import session_meta, user_text
+from penguin.protocol.builders import session_meta, user_text, with_origin
 from penguin.protocol.errors import ResumeError
 from penguin.protocol.messages import SessionMeta, Thinking
 from penguin.trace.fork import ForkPlan, fork_trace
@@ -86,6 +86,18 @@ def test_T11_T13_before_any_record_the_copy_is_the_session_as_it_was_then(source
         assert len(copies) == 1
         assert ledger_of(copies).facts() == live.facts()
         copies[0].unlink()
+
+
+def test_records_of_children_in_a_foreign_trace_do_not_count(tmp_path: Path) -> None:
+    meta = session_meta(session_id=OLD, provider="p", model_id="m", system_prompt="s", workspace="/w", tools=[])
+    records = [meta, with_origin(user_text("a child's"), "child"), user_text("one"), user_text("two")]
+    ledger = Ledger()
+    for record in records[:3]:
+        ledger.observe(record)
+    place = (ledger.contexts, ledger.records)
+    source = _write(tmp_path / "source.jsonl", [record.line for record in records])
+    (copy,) = fork_trace([source], ForkPlan(new_session_id(), tmp_path, before=place))
+    assert [text_of(message) for message in read_trace(copy)][1:] == ["a child's", "one"]
 
 
 def test_T13_another_model_drops_the_fidelity_and_nothing_else(source: list[Path], tmp_path: Path) -> None:
