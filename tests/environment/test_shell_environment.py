@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,12 @@ from penguin.environment.processes import CommandSessions
 from penguin.environment.shell_environment import FIXED, ShellEnvironment, command_shell, login_shell_of
 
 NO_MARK: dict[str, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer for start-up files than a user is to wait."""
+    monkeypatch.setattr(shell_environment, "CAPTURE_TIMEOUT", 30.0)
 
 
 def captured(home: Path, profile: str, base: dict[str, str] | None = None, **settings: Any) -> ShellEnvironment:
@@ -45,21 +53,23 @@ def test_N6_an_activated_virtual_environment_stays_in_front(tmp_path: Path) -> N
     assert environment.variables(NO_MARK)["PATH"] == "/venv/bin:/opt/own/bin:/usr/bin"
 
 
-@pytest.mark.parametrize("profile", ["sleep 1937", "exit 3", "kill -9 $$"])
+@pytest.mark.parametrize("profile", ["SLEEP", "exit 3", "kill -9 $$"])
 def test_N6_a_broken_start_up_file_is_told_and_keeps_nothing_from_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, is_running: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, is_running: Any, long_sleep: str
 ) -> None:
-    monkeypatch.setattr(shell_environment, "CAPTURE_TIMEOUT", 0.3)
-    environment = captured(tmp_path, profile, {"KEPT": "yes"})
+    if profile == "SLEEP":
+        monkeypatch.setattr(shell_environment, "CAPTURE_TIMEOUT", 0.3)
+    environment = captured(tmp_path, profile.replace("SLEEP", long_sleep), {"KEPT": "yes"})
     assert environment.captured
     assert environment.problem is not None
     assert "could not be read" in environment.problem
     assert environment.variables(NO_MARK)["KEPT"] == "yes"
-    assert not is_running("sleep 1937")
+    assert not is_running(long_sleep)
 
 
-def test_N6_a_daemon_of_a_start_up_file_holds_nothing_up(tmp_path: Path) -> None:
-    environment = captured(tmp_path, "(sleep 3 &) ; export LATE=1")
+def test_N6_a_daemon_of_a_start_up_file_holds_nothing_up(tmp_path: Path, long_sleep: str) -> None:
+    environment = captured(tmp_path, f"({long_sleep} & echo $! >{tmp_path}/pid); export LATE=1")
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert environment.variables(NO_MARK)["LATE"] == "1"
     assert environment.problem is None
 
@@ -110,6 +120,7 @@ def test_N6_a_slow_login_shell_may_give_back_its_locks(tmp_path: Path, monkeypat
     lock = tmp_path / "lock"
     (tmp_path / ".bash_profile").write_text(f"trap 'rm -f {lock}; exit 1' TERM EXIT\ntouch {lock}\nsleep 60 & wait\n")
     monkeypatch.setattr(shell_environment, "CAPTURE_TIMEOUT", 0.5)
+    monkeypatch.setattr(shell_environment, "_END_GRACE", 30.0)
     environment = ShellEnvironment(base={"HOME": str(tmp_path), "SHELL": "/bin/bash", "PATH": "/usr/bin:/bin"})
     environment.capture({})
     assert "timed out" in (environment.problem or "")

@@ -22,6 +22,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.environment.mcp.bench import Bench
 
+from penguin.environment import custody
+
 pytestmark = [pytest.mark.anyio, pytest.mark.mcp_servers]
 Connect = Callable[..., Bench]
 # Read here: the tests themselves see none of our variables.
@@ -90,10 +92,10 @@ async def test_N21_a_python_server(connect: Connect) -> None:
     assert "Nowhere" in wrong.output
 
 
-async def test_N20_all_at_once_and_gone_at_the_end(
-    connect: Connect, workspace: Path, is_running: Callable[[int | str], bool]
-) -> None:
+async def test_N20_all_at_once_and_gone_at_the_end(connect: Connect, workspace: Path) -> None:
     bench = connect(from_npm("everything"), from_npm("filesystem", str(workspace)), from_pypi("time"))
     assert {name.split("__")[1] for name in await bench.names()} == {"everything", "filesystem", "time"}
+    ours = custody.of_this_process().scope
+    assert len(custody.members(ours)) >= 3
     await bench.environment.aclose()
-    assert not is_running(str(INSTALLED))
+    assert custody.members(ours) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import shutil
 import signal
@@ -22,6 +23,9 @@ from penguin.environment.tool import Services
 from penguin.environment.tools.definitions import EXEC_COMMAND
 
 pytestmark = pytest.mark.anyio
+
+SOON = 10.0
+"""Seconds that even a busy machine does not need for what should be a moment; the commands would take far longer."""
 
 
 @pytest.fixture
@@ -125,11 +129,13 @@ async def test_N6_the_fixed_environment_keeps_programs_from_waiting_for_keys(run
 
 
 async def test_N6_no_wait_after_the_exit(run: Any) -> None:
-    await run("true")
-    began = time.monotonic()
-    for _ in range(10):
+    # The quickest counts: on a busy machine any one of them may have to wait for a processor.
+    durations = [math.inf]
+    while min(durations) > 0.05 and len(durations) < 200:
+        began = time.monotonic()
         await run("true")
-    assert time.monotonic() - began < 0.5
+        durations.append(time.monotonic() - began)
+    assert min(durations) <= 0.05
 
 
 async def test_N6_a_command_that_cannot_be_started_says_why(run: Any) -> None:
@@ -140,15 +146,15 @@ async def test_N6_a_command_that_cannot_be_started_says_why(run: Any) -> None:
 
 
 async def test_N7_a_command_that_outlives_its_time_goes_to_the_background(run: Any, commands: CommandSessions) -> None:
-    output = await run("echo so far; exec sleep 100", yield_time_ms=150)
-    assert output == "so far\n[still running after 0.15 s, now in the background as process p1]"
+    output = await run("echo so far; exec sleep 100", yield_time_ms=1_000)
+    assert output == "so far\n[still running after 1 s, now in the background as process p1]"
     assert [(each.process_id, each.words) for each in commands.states()] == [("p1", "running")]
 
 
 async def test_N7_in_the_background_from_the_start(shell: Any, run: Any, commands: CommandSessions) -> None:
     began = time.monotonic()
     assert "in the background as process p1" in await run("sleep 100", run_in_background=True)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
     assert commands.states()[0].asked_for_background
     assert "p1: sleep 100" in commands.context_notes()
     assert shell.environment.context_notes() == commands.context_notes()
@@ -162,7 +168,7 @@ async def test_N8_D15_a_background_child_does_not_hold_the_call(
 ) -> None:
     began = time.monotonic()
     output = await run("sleep 1000 & echo started")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
     assert output.startswith("started\n[exit code: 0; still running in the background as process p1: sleep (pid ")
     pid = int(output.rpartition("(pid ")[2].rstrip(")]"))
     assert await run("echo next") == "next\n"
@@ -174,7 +180,7 @@ async def test_N8_a_survivor_that_does_not_hold_the_pipe_is_listed_too(run: Any)
     began = time.monotonic()
     output = await run("sleep 1000 >/dev/null 2>&1 & echo started")
     assert "still running in the background as process p1: sleep" in output
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
 
 
 async def test_N8_what_a_short_lived_grandchild_still_writes_is_not_lost(run: Any) -> None:
@@ -184,39 +190,39 @@ async def test_N8_what_a_short_lived_grandchild_still_writes_is_not_lost(run: An
 async def test_N8_a_survivor_that_never_stops_writing_does_not_hold_the_call(run: Any) -> None:
     began = time.monotonic()
     assert "still running in the background as process p1: yes" in await run("yes & exit 0")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < SOON
 
 
 # ---------------------------------------------------------------- the shell cases
 
 
-def _stubborn(seconds: str) -> str:
-    return f"echo begun; trap '' TERM INT; sh -c \"trap '' TERM INT; sleep {seconds}\" & wait; sleep {seconds}"
+def _stubborn(sleep: str) -> str:
+    return f"echo begun; trap '' TERM INT; sh -c \"trap '' TERM INT; {sleep}\" & wait; {sleep}"
 
 
 async def test_D16_a_command_that_ignores_TERM_ends_with_its_time_limit(
-    make_desk: Any, commands: CommandSessions, is_running: Any
+    make_desk: Any, commands: CommandSessions, is_running: Any, long_sleep: str
 ) -> None:
-    limited = msgspec.structs.replace(EXEC_COMMAND, timeout_ms=300)
+    limited = msgspec.structs.replace(EXEC_COMMAND, timeout_ms=1_000)
     desk = make_desk(builtin=[limited], services=Services(command_sessions=commands))
     began = time.monotonic()
-    answer = await desk.call("exec_command", cmd=_stubborn("1000.16"), description="test")
-    assert time.monotonic() - began < 4
+    answer = await desk.call("exec_command", cmd=_stubborn(long_sleep), description="test")
+    assert time.monotonic() - began < SOON
     assert answer.stop_reason == "timeout"
     assert answer.output.startswith("begun\n")
-    assert not is_running("sleep 1000.16")
+    assert not is_running(long_sleep)
 
 
-async def test_D16_and_with_an_interruption(shell: Any, is_running: Any) -> None:
+async def test_D16_and_with_an_interruption(shell: Any, is_running: Any, long_sleep: str) -> None:
     began = time.monotonic()
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(_interrupt_when, scope, lambda: "begun\n" in shell.deltas)
-            await shell.call("exec_command", cmd=_stubborn("1000.17"), description="test")
-    assert time.monotonic() - began < 4
+            await shell.call("exec_command", cmd=_stubborn(long_sleep), description="test")
+    assert time.monotonic() - began < SOON
     answer = shell.answer()
     assert (answer.stop_reason, answer.output.splitlines()[0]) == ("aborted", "begun")
-    assert not is_running("sleep 1000.17")
+    assert not is_running(long_sleep)
 
 
 async def test_an_interrupted_command_may_say_its_last_words(shell: Any) -> None:
@@ -228,13 +234,13 @@ async def test_an_interrupted_command_may_say_its_last_words(shell: Any) -> None
     assert shell.answer().output.splitlines().count("farewell") == 1
 
 
-async def test_N9_an_interruption_reaches_detached_grandchildren(shell: Any, is_running: Any) -> None:
-    cmd = "setsid -f sleep 1000.18; (setsid sh -c 'sleep 1000.18 & wait' &); echo begun; sleep 1000.18"
+async def test_N9_an_interruption_reaches_detached_grandchildren(shell: Any, is_running: Any, long_sleep: str) -> None:
+    cmd = f"setsid -f {long_sleep}; (setsid sh -c '{long_sleep} & wait' &); echo begun; {long_sleep}"
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(_interrupt_when, scope, lambda: "begun\n" in shell.deltas)
             await shell.call("exec_command", cmd=cmd, description="test")
-    assert not is_running("sleep 1000.18")
+    assert not is_running(long_sleep)
 
 
 async def _interrupt_when(scope: anyio.CancelScope, ready: Callable[[], bool]) -> None:
@@ -312,7 +318,7 @@ async def test_D19_endless_output_ends_with_the_time_limit(make_desk: Any, comma
     began = time.monotonic()
     answer = await desk.call("exec_command", cmd="yes", description="test")
     assert answer.stop_reason == "timeout"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON
 
 
 async def test_D20_a_progress_bar_collapses(run: Any) -> None:

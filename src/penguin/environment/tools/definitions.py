@@ -85,8 +85,8 @@ EXEC_COMMAND = ToolDefinitionConfig(
 INPUT_COMMAND = ToolDefinitionConfig(
     name="input_command",
     description=(
-        "Get the new output of a background process, after typing chars (if given) into it. End a line with \\n; "
-        "\\u0003 is Ctrl-C, \\u0004 Ctrl-D. Returns when output came and stopped, or the process ended."
+        "Get new output of a background process, after typing chars (if any) into it. End a line with \\n; "
+        "\\u0003 is Ctrl-C, \\u0004 Ctrl-D. Returns when output came and stopped, or it ended."
     ),
     parameters=_object(
         ["process_id"],
