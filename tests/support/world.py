@@ -422,7 +422,7 @@ class World:
         self.provider.last = None
         files = self.files(session_id)
         # An empty file is what remains when the first line was torn at once.
-        if not [file for file in files if b'"session_meta"' in file.read_bytes() and _is_readable(file)]:
+        if not [file for file in files if b'"session_meta"' in file.read_bytes() and is_readable(file)]:
             self.start()
             self.executed, self.asked = [], []
             return
@@ -704,7 +704,8 @@ def _notice(words: str) -> Message:
     return user_text(block("background_task_done", words))
 
 
-def _is_readable(file: Path) -> bool:
+def is_readable(file: Path) -> bool:
+    """Whether a trace file holds its configuration; one that was torn in its first line does not."""
     try:
         return any(isinstance(message.payload, SessionMeta) for message in read_trace(file))
     except Exception:  # noqa: BLE001 - unreadable in whatever way
