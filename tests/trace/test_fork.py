@@ -11,7 +11,7 @@ from tests.support.recordings import recordings
 from penguin.engine.ledger import Ledger
 from penguin.protocol.builders import session_meta, user_text, with_origin
 from penguin.protocol.errors import ResumeError
-from penguin.protocol.messages import SessionMeta, Thinking
+from penguin.protocol.messages import Message, SessionMeta, Thinking
 from penguin.trace.fork import ForkPlan, fork_trace
 from penguin.trace.names import file_name, new_session_id
 from penguin.trace.reader import read_trace
@@ -90,7 +90,7 @@ def test_T11_T13_before_any_record_the_copy_is_the_session_as_it_was_then(source
 
 def test_records_of_children_in_a_foreign_trace_do_not_count(tmp_path: Path) -> None:
     meta = session_meta(session_id=OLD, provider="p", model_id="m", system_prompt="s", workspace="/w", tools=[])
-    records = [meta, with_origin(user_text("a child's"), "child"), user_text("one"), user_text("two")]
+    records: list[Message] = [meta, with_origin(user_text("a child's"), "child"), user_text("one"), user_text("two")]
     ledger = Ledger()
     for record in records[:3]:
         ledger.observe(record)

@@ -17,7 +17,7 @@ from penguin.environment.checkpoints.limits import Limits
 from penguin.environment.checkpoints.manifest import Entry, Manifest, Skipped, joined, parents
 from penguin.environment.checkpoints.objects import Objects, Unreadable
 from penguin.environment.checkpoints.places import Tree
-from penguin.environment.checkpoints.stat_cache import Known, now_ns, settled
+from penguin.environment.checkpoints.stat_cache import Known, StatCache, now_ns, settled
 
 OUT_OF_TIME: Final = "the time for a checkpoint was over"
 UNREADABLE: Final = "it cannot be read"
@@ -57,7 +57,8 @@ class Seen:
     """A workspace as it was found.
 
     ``known`` has the stat of each regular file, ``unsettled`` the files whose stat proves nothing yet, ``debris`` the
-    temporary names that a killed write left behind. ``reads`` counts the files whose content was looked at.
+    temporary names that a killed write left behind. ``changed`` says whether any of it
+    differs from what was known.
     """
 
     manifest: Manifest
@@ -65,7 +66,7 @@ class Seen:
     unsettled: set[bytes]
     debris: list[bytes]
     in_time: bool = True
-    reads: int = 0
+    changed: bool = True
 
 
 @dataclass(slots=True)
@@ -82,13 +83,14 @@ class Scan:
 
     Example::
 
-        seen = Scan(workspace, objects, cache.load(), Wish()).run()
+        seen = Scan(workspace, objects, cache, Wish()).run()
     """
 
-    def __init__(self, workspace: Path, objects: Objects, known: dict[bytes, Known], wish: Wish) -> None:
+    def __init__(self, workspace: Path, objects: Objects, cache: StatCache, wish: Wish) -> None:
         self._workspace = workspace
         self._objects = objects
-        self._known = known
+        self._cache = cache
+        self._known: dict[bytes, Known] = {}
         self._wish = wish
         self._kept = wish.kept | {above for path in wish.kept for above in parents(path)}
         self._excluded = {identity for path in wish.excluded if (identity := _identity(path))}
@@ -114,12 +116,13 @@ class Scan:
         """
         question = GitQuestion(self._workspace)
         try:
-            with Tree(self._workspace) as tree:
+            self._known = self._cache.load()  # while git looks for its answer
+            with Tree(self._workspace) as self._tree:
                 ignored = question.answer(self._step)
                 self._ignored = ignored or frozenset()
                 self._queue.append(_Place(b"", by_name=ignored is None))
                 while self._queue:
-                    self._visit(tree, self._queue.popleft())
+                    self._visit(self._queue.popleft())
         finally:
             question.close()
         return Seen(
@@ -128,7 +131,7 @@ class Scan:
             self._unsettled,
             self._debris,
             in_time=self._in_time,
-            reads=self._reads,
+            changed=bool(self._reads) or len(self._seen) != len(self._known),
         )
 
     def _step(self) -> None:
@@ -144,24 +147,24 @@ class Scan:
 
     # --- directories ------------------------------------------------------------------------------------
 
-    def _visit(self, tree: Tree, place: _Place) -> None:
+    def _visit(self, place: _Place) -> None:
         self._step()
         if self._late and not place.only_kept:
             self._leave_out(place, OUT_OF_TIME)
             return
         try:
-            descriptor = tree.open(place.path)
+            descriptor = self._tree.open(place.path)
         except FileNotFoundError:  # removed while we looked
             return
         except OSError:
             self._skip(place.path, UNREADABLE)
             return
         try:
-            self._look_into(tree, place, descriptor)
+            self._look_into(place, descriptor)
         finally:
             os.close(descriptor)
 
-    def _look_into(self, tree: Tree, place: _Place, descriptor: int) -> None:
+    def _look_into(self, place: _Place, descriptor: int) -> None:
         try:
             found = _listed(descriptor)
         except OSError:
@@ -173,33 +176,34 @@ class Scan:
         # A repository inside is none of the outer one's business, which therefore says nothing about its content.
         nested = bool(place.path) and any(entry.name == ".git" for entry in found)
         inside = _Place(place.path, place.by_name or nested, place.only_kept)
+        prefix = place.path + b"/" if place.path else b""
         for entry in found:
-            self._take(tree, inside, entry, descriptor)
+            name = entry.name.encode(*_ENCODING)
+            path = prefix + name
+            if name == b".git" or (inside.only_kept and path not in self._kept):
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # removed while we looked
+                continue
+            except OSError:
+                self._skip(path, UNREADABLE)
+                continue
+            known = self._known.get(path)
+            if known is not None and known.fits(status) and self._is_plain(path, known):
+                self._keep(path, known)
+            else:
+                self._take(inside, path, name, status, descriptor)
 
     def _fits(self, place: _Place, more: int) -> bool:
         return place.only_kept or len(self._entries) + more <= self._wish.limits.files
 
-    def _take(self, tree: Tree, place: _Place, entry: os.DirEntry[str], descriptor: int) -> None:
-        name = entry.name.encode(*_ENCODING)
-        path = place.path + b"/" + name if place.path else name
-        if name == b".git" or (place.only_kept and path not in self._kept):
-            return
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:  # removed while we looked
-            return
-        except OSError:
-            self._skip(path, UNREADABLE)
-            return
-        known = self._known.get(path)
-        if known is not None and known.fits(status) and self._is_plain(path, known):
-            self._keep(path, known)
-            return
+    def _take(self, place: _Place, path: bytes, name: bytes, status: os.stat_result, descriptor: int) -> None:
         kind = stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFREG:
             self._take_file(path, name, status, descriptor, place)
         elif kind == stat.S_IFDIR:
-            self._take_directory(tree, path, name, status, place)
+            self._take_directory(path, name, status, place)
         elif kind == stat.S_IFLNK:
             self._take_link(path, name, descriptor)
         else:
@@ -211,12 +215,12 @@ class Scan:
         fits = size <= limits.file_bytes and self._bytes + size <= limits.total_bytes
         return fits and path not in self._ignored
 
-    def _take_directory(self, tree: Tree, path: bytes, name: bytes, status: os.stat_result, place: _Place) -> None:
+    def _take_directory(self, path: bytes, name: bytes, status: os.stat_result, place: _Place) -> None:
         if self._excluded and (status.st_dev, status.st_ino) in self._excluded:
             self._skip(path, "it holds the files of the harness itself")
             return
         inside = _Place(path, place.by_name, place.only_kept)
-        left_out = self._is_ignored(path, name, place) and not self._small(tree, path)
+        left_out = self._is_ignored(path, name, place) and not self._small(path)
         if not left_out or path in self._kept:
             self._entries.append(Entry(path, "directory", stat.S_IMODE(status.st_mode)))
         if left_out:
@@ -237,11 +241,11 @@ class Scan:
             return False
         return path in self._ignored or (place.by_name and name in TOOL_MADE)
 
-    def _small(self, tree: Tree, path: bytes) -> bool:
+    def _small(self, path: bytes) -> bool:
         """Whether an ignored tree fits into the room there is for such; looks no further than that."""
         if self._large_trees >= _MOST_LARGE_TREES:
             return False
-        size = _measured(tree, path, self._room[0], self._room[1])
+        size = _measured(self._tree, path, self._room[0], self._room[1])
         if size is None:
             self._large_trees += 1
             return False

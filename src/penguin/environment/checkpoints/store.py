@@ -120,10 +120,9 @@ class WorkspaceStore:
             OSError: the workspace cannot be opened, or the disk of the store refuses.
             Stopped: nobody waits any more.
         """
-        before = self.cache.load()
-        seen = Scan(self.workspace, self.objects, before, wish).run()
+        seen = Scan(self.workspace, self.objects, self.cache, wish).run()
         name = self.keep(seen.manifest)
-        if seen.reads or len(seen.known) != len(before):
+        if seen.changed:
             self.cache.save({path: known for path, known in seen.known.items() if path not in seen.unsettled})
         return Snapshot(name, seen)
 
