@@ -16,6 +16,7 @@ from tests.cli.conftest import Penguin
 from penguin._version import VERSION
 from penguin.cli.app import app
 from penguin.cli.lazy_group import LazyGroup
+from penguin.environment.sandbox.probe import Probe
 from penguin.protocol import builders as b
 from penguin.protocol.messages import Message
 from penguin.state.paths import ProjectPaths
@@ -272,6 +273,22 @@ def test_doctor_misses_the_key_of_the_default_model(penguin: Penguin) -> None:
     said = penguin("doctor")
     assert said.status == 1
     assert "OPENAI_API_KEY" in said.out
+
+
+@pytest.mark.parametrize(("mode", "status"), [("off", 0), ("read-only", 1)])
+def test_N25_doctor_tells_what_a_sandbox_lacks_before_commands_are_refused(
+    penguin: Penguin, project: ProjectPaths, monkeypatch: pytest.MonkeyPatch, mode: str, status: int
+) -> None:
+    penguin("config", "model", "add", "--provider", "custom", "--model-id", "m", "--base-url", "http://127.0.0.1:9/v1")
+    with project.config.open("a") as config:
+        config.write(f"[sandbox]\nmode = '{mode}'\n")
+    monkeypatch.setattr(
+        "penguin.environment.sandbox.probe.probe", lambda **_: Probe(None, "bubblewrap is not installed", "Install it")
+    )
+    said = penguin("doctor")
+    assert said.status == status, said.out
+    assert "bubblewrap is not installed\n    Install it.\n" in said.out
+    assert ("every command is refused" in said.out) == (mode != "off")
 
 
 def test_doctor_names_a_broken_file_and_keys_others_can_read(penguin: Penguin, project: ProjectPaths) -> None:

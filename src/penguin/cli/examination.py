@@ -19,7 +19,7 @@ from penguin.agent.model_report import ModelReport, keys_in, report_models
 from penguin.cli.render.text import one_line
 from penguin.protocol.errors import ConfigError
 from penguin.state.agent_files import AgentConfig, read_agent_config, unknown_agent_keys
-from penguin.state.project import ProjectConfig, ProjectConfigFile
+from penguin.state.project import ProjectConfig, ProjectConfigFile, Sandbox
 from penguin.state.vault import VaultFile
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def examine(paths: AgentPaths) -> Iterator[Finding]:
     yield _data_root(paths.project.path.parent)
     yield from _configuration(paths)
     yield _shell()
+    yield _sandbox(paths)
     yield from _terminal()
 
 
@@ -158,6 +159,22 @@ def _shell() -> Finding:
     if bash:
         return Finding("good", f"commands run in {bash}")
     return Finding("bad", "there is no bash on PATH, and commands run in it", "Install bash.")
+
+
+def _sandbox(paths: AgentPaths) -> Finding:
+    from penguin.environment.sandbox.probe import probe  # noqa: PLC0415 - this command only
+
+    try:
+        settings = ProjectConfigFile(paths.project.config).read().sandbox
+    except ConfigError:  # said already
+        settings = Sandbox()
+    found = probe(network=settings.network)
+    if found.mechanism is None:
+        wanted = settings.mode != "off"
+        refused = f"sandbox {settings.mode}: every command is refused, for" if wanted else "no sandbox can be set up:"
+        return Finding("bad" if wanted else "remark", f"{refused} {found.problem}", f"{found.advice}.")
+    how = "is off" if settings.mode == "off" else f"is {settings.mode}, network {'on' if settings.network else 'off'}"
+    return Finding("good", f"sandbox: bubblewrap {found.mechanism.version} works; the project's sandbox {how}")
 
 
 def _terminal() -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import select
 import selectors
 import signal
 import subprocess
@@ -18,14 +19,21 @@ from msgspec import Struct
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.backlog import Backlog
+from penguin.environment.exit_words import NOT_RUN
+from penguin.environment.sandbox.keeper import UNTOLD
 from penguin.environment.terminal_text import TerminalText
 
 CHUNK = 256 * 1024
+_HIGHEST_STATUS = 0xFFFF
+_BEGINNING = 1.0  # seconds; a sandbox takes a hundredth of that
 _READS_AT_ONCE = 16  # a flood must not keep the reader from its other commands
 
 
 class Launch(Struct, frozen=True):
-    """What to start: ``arguments`` is run in ``scope``; ``cmd`` and ``description`` are for people."""
+    """What to start: ``arguments`` is run in ``scope``; ``cmd`` and ``description`` are for people.
+
+    With :data:`UNTOLD` among the arguments its end is told through a pipe, whose number takes that place.
+    """
 
     cmd: str
     arguments: list[str]
@@ -62,6 +70,9 @@ class RunningCommand:
         self.closed = False
         self._terminal: str | None = None
         self._selector = selectors.DefaultSelector()
+        self._arguments = launch.arguments
+        self._told: int | None = None
+        self._said = b""
         self._start()
 
     # ------------------------------------------------------------ starting
@@ -70,6 +81,7 @@ class RunningCommand:
         with contextlib.ExitStack() as theirs:
             output = self._open_terminal(theirs) if self.launch.tty else self._open_pipes(theirs)
             try:
+                telling = self._open_telling(theirs) if UNTOLD in self._arguments else ()
                 self._process = subprocess.Popen(  # noqa: S603 - running what the model asks for is the purpose
                     self._arguments,
                     stdin=self._their_input,
@@ -78,10 +90,12 @@ class RunningCommand:
                     cwd=self.launch.directory,
                     env=self.launch.variables,
                     start_new_session=True,
+                    pass_fds=telling,
                 )
             except BaseException:
                 self._close_input()
                 self._close_output()
+                self._close_told()
                 self._selector.close()
                 raise
         self.pid = self._process.pid
@@ -89,8 +103,14 @@ class RunningCommand:
         self._selector.register(self._output, selectors.EVENT_READ)
         self._selector.register(self._exit, selectors.EVENT_READ)
 
+    def _open_telling(self, theirs: contextlib.ExitStack) -> tuple[int]:
+        self._told, tell = os.pipe()
+        theirs.callback(os.close, tell)
+        place = self._arguments.index(UNTOLD)
+        self._arguments = [*self._arguments[:place], str(tell), *self._arguments[place + 1 :]]
+        return (tell,)
+
     def _open_pipes(self, theirs: contextlib.ExitStack) -> int:
-        self._arguments = self.launch.arguments
         self._output, output = os.pipe()
         theirs.callback(os.close, output)
         os.set_blocking(self._output, False)
@@ -166,9 +186,32 @@ class RunningCommand:
         status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if status is not None:
             killed = status.si_code in {os.CLD_KILLED, os.CLD_DUMPED}
-            self.returncode = -status.si_status if killed else status.si_status
+            self.returncode = self._as_told(-status.si_status if killed else status.si_status)
             self._selector.unregister(self._exit)
             os.close(self._exit)
+
+    def _as_told(self, returncode: int) -> int:
+        """How the command itself ended, when that was told; ``returncode`` is how the sandbox around it did."""
+        if self._told is None:
+            return returncode
+        self._listen(0)
+        self._close_told()
+        if not self._said:
+            return returncode if returncode < 0 else NOT_RUN
+        # Whoever runs in there may write to that pipe too, anything.
+        told = re.fullmatch(rb"begun (\d{1,5})", self._said)
+        status = int(told[1]) if told else -1
+        plain = os.WIFEXITED(status) or os.WIFSIGNALED(status)
+        return os.waitstatus_to_exitcode(status) if 0 <= status <= _HIGHEST_STATUS and plain else returncode
+
+    def _listen(self, patience: float) -> None:
+        if self._told is not None and select.select([self._told], [], [], patience)[0]:
+            self._said += os.read(self._told, 64)
+
+    def _let_it_begin(self) -> None:
+        """Wait, some milliseconds, until a signal reaches the command: while its sandbox is made it would be lost."""
+        if not self._said:
+            self._listen(_BEGINNING)
 
     def absorb(self) -> None:
         """Move what is there into the backlog; for the background reader."""
@@ -260,6 +303,7 @@ class RunningCommand:
     def signal_group(self, number: signal.Signals) -> None:
         """Signal the process group; without effect when it is gone."""
         if self.owns_its_number:
+            self._let_it_begin()
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, number)
 
@@ -268,6 +312,7 @@ class RunningCommand:
     def end(self, grace: float) -> bool:
         """TERM, and KILL after ``grace`` seconds, to everything it started; blocks. ``False``: something survived."""
         if self.owns_its_number:
+            self._let_it_begin()
             return custody.end_group(self.pid, self.launch.scope, grace)
         return custody_guard.end_all(self.members, grace)
 
@@ -311,12 +356,18 @@ class RunningCommand:
             self.closed = True
             if not self.exited:
                 os.close(self._exit)
+            self._close_told()
             self._selector.close()
 
     def _close_input(self) -> None:
         if self._input is not None:
             os.close(self._input)
             self._input = None
+
+    def _close_told(self) -> None:
+        if self._told is not None:
+            os.close(self._told)
+            self._told = None
 
     def _close_output(self) -> None:
         if self._output >= 0:

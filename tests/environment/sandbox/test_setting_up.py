@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,13 @@ from typing import Any
 import pytest
 
 from penguin.environment.processes import CommandSessions
+from penguin.environment.running_command import Launch, RunningCommand
 from penguin.environment.sandbox import probe as probing
 from penguin.environment.sandbox.command_sandbox import CommandSandbox
+from penguin.environment.sandbox.keeper import UNTOLD
 from penguin.environment.sandbox.probe import Probe, find_program, probe
 from penguin.environment.sandbox.settings import SandboxSettings
+from penguin.environment.sandbox.sockets import listening_sockets
 from penguin.environment.sandbox.zones import Places, Zones
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services, ToolError
@@ -116,8 +121,7 @@ async def test_N25_a_command_whose_sandbox_fails_later_is_not_run_either(
     await desk.call("exec_command", cmd="true", description="test")
     sandbox._fixed += ["--ro-bind", "/no/such/place", "/mnt"]
     answer = await desk.call("exec_command", cmd="touch ran", description="test")
-    assert "the sandbox could not be set up; the command was not run" in answer.output
-    assert "[exit code: 126]" in answer.output
+    assert answer.output.endswith("\n[the sandbox could not be set up; the command was not run]")
     assert not (workspace / "ran").exists()
     await sessions.aclose()
 
@@ -305,3 +309,33 @@ def test_N25_it_works_for_a_user_who_is_not_root(tmp_path_factory: pytest.TempPa
         sandbox.close()
     finally:
         shutil.rmtree(place)
+
+
+def test_N25_the_sockets_that_listen_are_found_and_no_other_file(tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("listening", "datagrams", "bound", "gone")}
+    kinds = {"datagrams": socket.SOCK_DGRAM}
+    servers = {name: socket.socket(socket.AF_UNIX, kinds.get(name, socket.SOCK_STREAM)) for name in places}
+    for name, server in servers.items():
+        server.bind(str(places[name]))
+        if name not in {"datagrams", "bound"}:
+            server.listen()
+    places["gone"].unlink()
+    found = {path.name for path in listening_sockets() if path.parent == tmp_path}
+    for server in servers.values():
+        server.close()
+    assert found == {"listening", "datagrams"}
+
+
+def test_N25_what_a_command_writes_to_the_keepers_pipe_is_not_believed_blindly(
+    make_sandbox: Any, workspace: Path
+) -> None:
+    sandbox = make_sandbox()
+    sandbox.prepare()
+    for told in (b"begun 99999", b"begun 999999", b"begun x", b"begun \n5", b"egun 5", b"begun 127"):
+        arguments = ["bash", "-c", f"printf '{told.decode()}' >&$0; exit 7", UNTOLD]
+        command = RunningCommand(Launch("", arguments, str(workspace), dict(os.environ), ""))
+        while not command.exited:
+            select.select([command.fileno()], [], [], 10)
+            command.notice_exit()
+        assert command.returncode == 7
+        command.close()

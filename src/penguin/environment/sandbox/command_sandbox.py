@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from penguin.environment.sandbox.sockets import listening_sockets
 from penguin.environment.sandbox.zones import TEMPORARY, CannotConfine, Places, Zone, Zones
 from penguin.environment.tool import ToolError
 
+_COVERED = {"irq", "bus", "sysrq-trigger"}
 _KEEPERS = {"bwrap", NAME}
 # A device that cannot be opened through this mount: what lies under it can neither be read nor connected to.
 _NOTHING = "/dev/null"
@@ -117,8 +120,9 @@ class CommandSandbox:
     def confine(self, arguments: list[str], directory: Path) -> list[str]:
         """The arguments that run ``arguments`` in ``directory`` inside the sandbox.
 
-        The process they start is to lead a session of its own without a terminal of the user's; it ends as the
-        command ends, by signal too, while what the command left in the background goes on.
+        The process they start is to lead a session of its own without a terminal of the user's. It ends when the
+        command ends, while what that left in the background goes on; how it ended is told to a descriptor whose
+        number takes the place of :data:`keeper.UNTOLD`. Without one a death by signal becomes 128 plus its number.
 
         Raises:
             ToolError: it was not prepared.
@@ -126,15 +130,16 @@ class CommandSandbox:
         if self._mechanism is None or not self._fixed:
             raise _refused("it was not prepared")
         where = os.path.realpath(directory)
-        words = [self._mechanism.bwrap, *self._fixed, *self._flags(), "--chdir", where]
-        return kept(self._mechanism.perl, words, self._sockets(), arguments)
+        words = [self._mechanism.bwrap, *self._fixed, *self._sockets(), *self._flags(), "--chdir", where]
+        return kept(self._mechanism.perl, words, arguments)
 
     def _flags(self) -> list[str]:
         return [*NAMESPACES, *(() if self.settings.network else ("--unshare-net",))]
 
     def _sockets(self) -> list[str]:
         zones = self._drawn()
-        return [str(each) for each in sorted(listening_sockets()) if zones.enclosing(each).access == "read"]
+        seen = [each for each in sorted(listening_sockets()) if zones.enclosing(each).access == "read"]
+        return [word for path in seen for word in ("--ro-bind", _NOTHING, str(path))]
 
     def is_keeper(self, process: custody.Process) -> bool:
         """Whether this is a process of the sandbox itself, which ends with the last one in it."""
@@ -192,22 +197,33 @@ def _mounts(zones: Zones) -> list[str]:
     return words + sealed
 
 
-def _knobs_of_the_kernel() -> list[str]:
-    """What in /proc is no process and could be written.
+@functools.cache
+def _knobs_of_the_kernel() -> tuple[str, ...]:
+    """What in /proc is no process and could be written, but for what bubblewrap covers by itself.
 
     Who is root outside owns these files inside too, and the kernel asks for no more than that: without a read-only
     mount one could set the program that is run, as root and outside, when something dumps core.
     """
     if os.geteuid() != 0:
-        return []
+        return ()
     with os.scandir("/proc") as entries:
-        return sorted(entry.path for entry in entries if not entry.name.isdigit() and _can_be_written(entry))
+        several = [entry for entry in entries if not entry.name.isdigit() and not entry.is_symlink()]
+    return tuple(sorted(each.path for each in several if each.name not in _COVERED and _can_be_written(each.path)))
 
 
-def _can_be_written(entry: os.DirEntry[str]) -> bool:
-    if entry.is_symlink():
+def _can_be_written(path: str) -> bool:
+    if path == "/proc/sys":  # thousands of files
+        return True
+    files = [path, *(os.path.join(place, name) for place, _, names in os.walk(path) for name in names)]  # noqa: PTH118 - many
+    return any(_is_writable_file(file) for file in files)
+
+
+def _is_writable_file(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
         return False
-    return entry.is_dir() or bool(entry.stat().st_mode & 0o222)
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & 0o222)
 
 
 def _mount(zone: Zone, private: Path) -> list[str]:

@@ -16,8 +16,7 @@ HIDDEN = (
     "~/.cargo/credentials", "~/.cargo/credentials.toml", "~/.gem/credentials", "~/.terraform.d/credentials.tfrc.json",
     "~/.local/share/keyrings", "~/.mozilla", "~/.thunderbird", "~/.bash_history", "~/.zsh_history",
     "~/.python_history", "~/.penguin", "~/.claude", "~/.codex", "~/.gemini",
-    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers",
-    "/etc/sudoers.d",
+    "/etc/shadow", "/etc/shadow-", "/etc/ssl/private",
 )  # fmt: skip
 """Files and directories that cannot be seen: keys, passwords, tokens, histories. Whole directories where a program
 keeps several. The data root is hidden beside these."""
