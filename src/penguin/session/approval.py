@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import anyio
-import msgspec
 
+from penguin.protocol.arguments import parse_arguments
 from penguin.protocol.events import Decision
 from penguin.protocol.interfaces import ApproveFn, Permission
 from penguin.protocol.messages import OmniMessage, ToolCall
@@ -117,10 +117,9 @@ class Approval:
 
 def _arguments(call: ToolCall) -> Mapping[str, Any]:
     try:
-        value = msgspec.json.decode(call.arguments or "{}")
-    except (msgspec.DecodeError, UnicodeError):
+        return parse_arguments(call.arguments)
+    except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def one_at_a_time(approve: ApproveFn) -> ApproveFn:

@@ -72,7 +72,7 @@ def _python(code: str) -> str:
 
 
 def first_process_is_open() -> bool:
-    return os.access("/proc/1/root/", os.X_OK)
+    return os.access("/proc/1/root", os.X_OK)
 
 
 WRITES = {
