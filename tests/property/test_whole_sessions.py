@@ -354,7 +354,8 @@ def drive(mind: str, *, examples: int, steps: int) -> tuple[int, Counter[str]]:
 def test_D1_E25_T11_sessions_at_random(mind: str) -> None:
     steps, happened = drive(mind, examples=24, steps=14)
     assert steps >= 50
-    assert happened["request completed"] >= steps / 2
+    # A walk that dies or is stopped all the time would prove little.
+    assert happened["request completed"] >= steps / 10
 
 
 @pytest.mark.long

@@ -525,8 +525,8 @@ class World:
             raise Violation(f"the task ended {result}, but its last message is {own[-1]}")
 
     async def _run(self, prompt: Any, actions: list[tuple[int, str]]) -> TaskResult | None:
-        self._plan(actions)
         self._host = anyio.CancelScope()
+        self._plan(actions)
         with anyio.fail_after(30), self._host:
             async with self.open.run(prompt, approve=self.approve) as stream:
                 async for _ in stream:
@@ -548,8 +548,8 @@ class World:
             self.crash()
 
     async def _compact(self, actions: list[tuple[int, str]]) -> None:
-        self._plan(actions)
         self._host = anyio.CancelScope()
+        self._plan(actions)
         with anyio.fail_after(30), self._host:
             await self.open.compact()
 
@@ -563,7 +563,7 @@ class World:
         self.act(some_steps())
 
     def stop_soon(self) -> None:
-        self._later(15, self.open.interrupt)
+        self._later(15, partial(self._perform, "interrupt", self._task_number))
 
     def _later(self, steps: int, action: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
