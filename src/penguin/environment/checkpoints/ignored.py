@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from penguin.environment.sandbox.probe import find_program
+
 TOOL_MADE: Final = frozenset(
     [
         b"node_modules",
@@ -29,8 +31,7 @@ _PATIENCE_S = 10.0
 _POLL_S = 0.02
 # A repository's own configuration can name programs (fsmonitor) and transports (a missing object of a partial clone),
 # and this runs without any sandbox.
-_GIT: Final = (
-    "git",
+_ASK: Final = (
     "-c",
     "core.fsmonitor=false",
     "-c",
@@ -89,17 +90,21 @@ def _in_repository(workspace: Path) -> bool:
 
 
 def _asked(workspace: Path) -> subprocess.Popen[bytes] | None:
+    # By its full path, and never one from the workspace: a confined command could have planted that.
+    git = find_program("git", (Path(os.path.realpath(workspace)),))
+    if git is None:
+        return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         return subprocess.Popen(  # noqa: S603 - fixed words, no shell
-            _GIT,
+            (git, *_ASK),
             cwd=workspace,
             env=environment | {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-    except OSError:  # no git here
+    except OSError:  # it cannot be started
         return None
 
 
