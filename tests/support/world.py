@@ -177,7 +177,9 @@ def _conversation(body: dict[str, Any]) -> list[Any]:
 def _is_childs(body: dict[str, Any]) -> bool:
     of_user: dict[str, Any] = next((item for item in _conversation(body) if item.get("role") == "user"), {})
     content = of_user.get("content") or of_user.get("parts") or ""
-    return str(content if isinstance(content, str) else content[0].get("text", "")).startswith(CHILD_PROMPT)
+    opening = str(content if isinstance(content, str) else content[0].get("text", ""))
+    # A child that has compacted its context begins with a summary, which quotes its task.
+    return opening.startswith(CHILD_PROMPT) or f"[user_input]\n{CHILD_PROMPT}" in opening
 
 
 class _Transport:
