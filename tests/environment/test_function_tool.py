@@ -312,6 +312,7 @@ def test_N5_installed_packages_register_tools_and_a_broken_one_is_left_out(monke
         return entries
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    monkeypatch.setattr("sys.path", [*sys.path, "/somewhere/else"])
     assert [each.definition.name for each in installed_tools()] == ["look_up", "_plain"]
 
 

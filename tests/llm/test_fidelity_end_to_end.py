@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from tests.strategies import json_objects
 
 from penguin.engine.ledger import Ledger
@@ -14,7 +15,7 @@ from penguin.llm.model import GenerativeModel
 from penguin.protocol.builders import assistant_text, request_begin, request_end, session_meta, thinking, user_text
 from penguin.protocol.codec import fidelity_bytes
 from penguin.protocol.interfaces import GenerateRequest, ModelConfig
-from penguin.protocol.messages import Message, Raw
+from penguin.protocol.messages import Message
 from penguin.session.resume import recover
 
 META = session_meta(session_id="s", provider="custom", model_id="m", system_prompt="", workspace="/w")
@@ -47,8 +48,9 @@ def test_P5_L6_the_stored_bytes_reach_the_request_after_a_resume(
     client_type: str, value: bytes, words: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     block, kept = shaped(client_type, value)
-    said = [block, assistant_text(f"w{words}")]
-    records = [META, user_text("hi"), request_begin(), *said, request_end("completed"), user_text("go on")]
+    said: list[Message] = [block, assistant_text(f"w{words}")]
+    records: list[Message] = [META, user_text("hi"), request_begin()]
+    records += [*said, request_end("completed"), user_text("go on")]
     path = tmp_path_factory.mktemp("trace") / "1.jsonl"
     path.write_bytes(b"".join(message.line + b"\n" for message in records))
     ledger: Ledger = recover([Path(path)]).ledger

@@ -6,11 +6,12 @@ import contextlib
 import functools
 import inspect
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any, TypeGuard, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
 import anyio
 import anyio.from_thread
@@ -29,6 +30,9 @@ from penguin.environment.tool import (
     ToolResult,
 )
 from penguin.protocol.interfaces import Permission
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "penguin.tools"
 MAY_STILL_RUN = "[the function runs in a thread, which cannot be stopped: it may still run]"
@@ -247,15 +251,22 @@ def installed_tools() -> list[Tool]:
     """The tools that installed packages register in the entry point group ``penguin.tools``.
 
     An entry names a tool, a function, or a list of them. One that cannot be loaded is logged and left out, so that
-    a broken package does not keep the session from starting.
+    a broken package does not keep the session from starting. What is installed is looked up once for each
+    ``sys.path``: a package that is installed into a running process is found by the next one.
     """
     found: list[Tool] = []
-    from importlib.metadata import entry_points  # noqa: PLC0415 - a sixtieth of a second at start-up
-
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in _entries(*sys.path):
         try:
             loaded = entry.load()
             found += [as_tool(each) for each in (loaded if isinstance(loaded, list | tuple) else [loaded])]
         except Exception:  # noqa: BLE001 - any error of any package
             _log.exception("the tool %s of %s cannot be loaded", entry.name, entry.dist and entry.dist.name)
     return found
+
+
+@functools.cache
+def _entries(*_path: str) -> tuple[EntryPoint, ...]:
+    # Reading the metadata of every installed package takes 10 ms and more, each time.
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a sixtieth of a second at start-up
+
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))

@@ -232,21 +232,24 @@ class _Stage:
         self._call_id = call_id
         self._open: dict[int, _Segment] = {}
         self._deltas = 0
+        self._due = 0.0
 
     async def play(self, turn: Turn) -> Fault | None:
         """Stream the turn; the fault, if one ended it."""
         await anyio.sleep(turn.delay)
+        self._due = anyio.current_time()
         fault_after = turn.fault.after if turn.fault else None
         if fault_after != 0:
             for step in _steps(turn):
                 if type(step) is _Piece:  # by far the most, so first and short
-                    await (anyio.sleep(turn.delta_delay) if turn.delta_delay > 0 else anyio.lowlevel.checkpoint())
+                    await self._keep_pace(turn.delta_delay)
                     self._deltas += 1
                     self.emit(self._open[step.number].delta(step.text))
                     if self._deltas == fault_after:
                         break
                 else:
                     await self._pause(step)
+                    self._due = anyio.current_time()
                     self._take(step)
         if turn.fault:
             self.close_all(turn.fault.status)
@@ -256,6 +259,13 @@ class _Stage:
         """Close what is open, oldest first; synchronous."""
         for number in list(self._open):
             self._close(number, reason)
+
+    async def _keep_pace(self, delay: float) -> None:
+        # A provider's pace does not depend on how busy its reader is: each delta has a time of its own, and one that
+        # is late does not make the next one late.
+        self._due += delay
+        wait = self._due - anyio.current_time() if delay > 0 else 0
+        await (anyio.sleep(wait) if wait > 0 else anyio.lowlevel.checkpoint())
 
     @staticmethod
     async def _pause(step: _Step) -> None:
