@@ -32,7 +32,7 @@ from penguin.protocol.interfaces import (
     ModelFactory,
     SupportsHistory,
 )
-from penguin.protocol.messages import Message, SessionMeta, ThinkingLevel
+from penguin.protocol.messages import THINKING_LEVELS, Message, SessionMeta, ThinkingLevel
 from penguin.session.resume import Recovered
 from penguin.session.session import Session
 from penguin.state.agent_files import AgentConfig, read_agent_config
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from penguin.environment.sandbox.settings import SandboxMode, SandboxSettings
 
 Identity = tuple[str, str, str | None]
-
-THINKING_LEVELS = ("none", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +423,7 @@ def _name_of(model: LLMInterface | ModelFactory) -> str:
 
 
 def _thinking_level(recorded: str | None) -> ThinkingLevel | None:
-    return recorded if recorded in THINKING_LEVELS else None  # type: ignore[return-value]
+    return next((level for level in THINKING_LEVELS if level == recorded), None)
 
 
 def _allocator(taken: set[str]) -> ToolCallIdAllocator:

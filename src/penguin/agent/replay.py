@@ -14,10 +14,10 @@ from pathlib import Path
 from penguin.engine.ledger import Ledger
 from penguin.llm.model import GenerativeModel
 from penguin.protocol.interfaces import GenerateRequest, ModelConfig
-from penguin.protocol.messages import Message, RequestBegin, RequestEnd, SessionMeta, ThinkingLevel
+from penguin.protocol.messages import THINKING_LEVELS, Message, RequestBegin, RequestEnd, SessionMeta, ThinkingLevel
 from penguin.trace.reader import TraceReader
 
-_LEVELS: tuple[ThinkingLevel | None, ...] = (None, "none", "low", "medium", "high", "xhigh", "max")
+_LEVELS: tuple[ThinkingLevel | None, ...] = (None, *THINKING_LEVELS)
 
 
 @dataclass(frozen=True, slots=True)

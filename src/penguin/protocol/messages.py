@@ -17,7 +17,7 @@ out of the encoded line.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -37,6 +37,7 @@ from penguin.protocol.events import (
 )
 
 __all__ = [
+    "THINKING_LEVELS",
     "UNSET",
     "Abort",
     "ApprovalDecision",
@@ -80,6 +81,8 @@ MessageType: TypeAlias = Literal["session_meta", "model_msg", "event_msg"]
 Role: TypeAlias = Literal["user", "assistant"]
 StreamEventType: TypeAlias = Literal["start", "delta", "stop"]
 ThinkingLevel: TypeAlias = Literal["none", "low", "medium", "high", "xhigh", "max"]
+THINKING_LEVELS: Final[tuple[ThinkingLevel, ...]] = get_args(ThinkingLevel)
+"""Every level, from the least to the most."""
 
 Fidelity: TypeAlias = Raw | UnsetType
 """A provider's own JSON object, kept as minified bytes and never interpreted outside its adapter."""

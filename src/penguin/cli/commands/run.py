@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penguin.session.approval import ApprovalMode
     from penguin.session.session import Session
 
+# Written out: the type lives in a module whose import `penguin --version` must not pay; a test compares them.
 LEVELS = ["none", "low", "medium", "high", "xhigh", "max"]
 MODES = ["allow-all", "deny-all", "read-only", "always-ask"]
 SANDBOXES = ["off", "read-only", "workspace-write"]

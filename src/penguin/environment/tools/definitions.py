@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penguin.environment.tool import ToolDefinitionConfig
+from penguin.protocol.messages import THINKING_LEVELS
 
 MOST_LINES = 1_000_000_000
 """The last line that can be asked for; beyond that a number is a slip, and may be too large to count with."""
@@ -116,7 +117,7 @@ RUN_SUBAGENT = ToolDefinitionConfig(
         agent_id={"type": "string", "description": "Another configured agent"},
         provider={"type": "string", "description": "With model_id: another model"},
         model_id={"type": "string"},
-        thinking_level={"type": "string", "enum": ["none", "low", "medium", "high", "xhigh", "max"]},
+        thinking_level={"type": "string", "enum": [*THINKING_LEVELS]},
         yield_time_ms={
             "type": "integer",
             "minimum": 0,

@@ -11,7 +11,7 @@ from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
 from penguin.llm.providers.anthropic_messages_body import USUAL_MAX_TOKENS, MessagesBody, MessagesSettings
 from penguin.llm.providers.anthropic_messages_fold import MessagesFold
-from penguin.llm.providers.openai_chat import is_custom_endpoint
+from penguin.llm.providers.endpoint import STREAM_HEADERS, is_custom_endpoint
 from penguin.llm.segments import Segments
 from penguin.llm.usage import anthropic_usage
 from penguin.protocol.events import TokenCounts
@@ -41,12 +41,7 @@ class AnthropicMessages:
 
     def headers(self) -> Mapping[str, str]:
         """The key and the version; older models think between tool calls only when asked by a header."""
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "anthropic-version": VERSION,
-        }
+        headers = STREAM_HEADERS | {"anthropic-version": VERSION}
         if self._config.api_key:
             headers["x-api-key"] = self._config.api_key
         if self._settings.thinking_control == "budget" and not is_custom_endpoint(self._config):

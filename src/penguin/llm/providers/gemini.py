@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.providers.endpoint import STREAM_HEADERS
 from penguin.llm.providers.gemini_body import USUAL_LEVELS, GeminiBody, GeminiSettings
 from penguin.llm.providers.gemini_fold import GeminiFold, usage_counts
 from penguin.llm.segments import Segments
@@ -43,8 +44,7 @@ class Gemini:
     def headers(self) -> Mapping[str, str]:
         """The key goes into a header, never into the URL (L17)."""
         key = self._config.api_key
-        fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        return fixed | ({"x-goog-api-key": key} if key else {})
+        return STREAM_HEADERS | ({"x-goog-api-key": key} if key else {})
 
     def body(
         self, history: Sequence[Message], *, max_tokens: int | None, thinking_level: ThinkingLevel | None

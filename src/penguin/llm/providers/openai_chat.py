@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.providers.endpoint import bearer_headers, is_custom_endpoint, openai_url
 from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings
 from penguin.llm.providers.openai_chat_fold import ChatFold
 from penguin.llm.providers.text_calls import TextCallReader
@@ -32,16 +32,12 @@ class OpenAIChat:
         self._body = ChatBody(chat_settings(config))
 
     def url(self) -> str:
-        """``base_url`` with the path of the protocol; a query (``?api-version=…``) stays at the end."""
-        parts = urlsplit(self._base_url)
-        path = parts.path.rstrip("/")
-        return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
+        """See :func:`openai_url`."""
+        return openai_url(self._base_url, _PATH)
 
     def headers(self) -> Mapping[str, str]:
-        """A bearer token where there is a key; compression would only delay the deltas."""
-        key = self._config.api_key
-        fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        return fixed | ({"authorization": f"Bearer {key}"} if key else {})
+        """See :func:`bearer_headers`."""
+        return bearer_headers(self._config.api_key)
 
     def body(
         self, history: Sequence[Message], *, max_tokens: int | None, thinking_level: ThinkingLevel | None
@@ -63,12 +59,6 @@ class OpenAIChat:
         if not known or mode == "native" or (mode == "auto" and not is_custom_endpoint(self._config)):
             return None
         return partial(TextCallReader, known, between_words=mode == "text")
-
-
-def is_custom_endpoint(config: ModelConfig) -> bool:
-    """Whether requests go to the user's own server (or one on this machine) and not to a provider's usual address."""
-    entry = catalog.provider(config.provider)
-    return entry is None or entry.local or (config.base_url or entry.base_url) != entry.base_url
 
 
 def chat_settings(config: ModelConfig) -> ChatSettings:

@@ -28,6 +28,7 @@ from penguin.llm.providers.think_tags import SOURCE as THINK_TAG
 from penguin.protocol.call_ids import legal_call_id
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
+    THINKING_LEVELS,
     Fidelity,
     ImageUrl,
     InlineData,
@@ -42,7 +43,6 @@ from penguin.protocol.messages import (
     scrub,
 )
 
-_LEVELS: tuple[ThinkingLevel, ...] = ("none", "low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
 _DEEPEST = 200
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -428,10 +428,10 @@ def nearest_level(wanted: ThinkingLevel, accepted: Sequence[ThinkingLevel]) -> T
 
         nearest_level("medium", ["low", "high"])  # "low"
     """
-    candidates = [level for level in _LEVELS if level in accepted]
+    candidates = [level for level in THINKING_LEVELS if level in accepted]
     if wanted != "none":
         candidates = [level for level in candidates if level != "none"] or candidates
-    return min(candidates, key=lambda level: abs(_LEVELS.index(level) - _LEVELS.index(wanted)))
+    return min(candidates, key=lambda level: abs(THINKING_LEVELS.index(level) - THINKING_LEVELS.index(wanted)))
 
 
 def encode(value: Any) -> bytes:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Raw
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
-from penguin.llm.providers.openai_responses_body import ALL_LEVELS, ResponsesBody, ResponsesSettings
+from penguin.llm.providers.endpoint import bearer_headers, openai_url
+from penguin.llm.providers.openai_responses_body import ResponsesBody, ResponsesSettings
 from penguin.llm.providers.openai_responses_fold import ResponsesFold
 from penguin.llm.segments import Segments
 from penguin.llm.usage import chat_usage
 from penguin.protocol.events import TokenCounts
 from penguin.protocol.interfaces import ModelConfig
-from penguin.protocol.messages import Message, ThinkingLevel
+from penguin.protocol.messages import THINKING_LEVELS, Message, ThinkingLevel
 
 _PATH = "/responses"
 
@@ -29,16 +29,12 @@ class OpenAIResponses:
         self._body = ResponsesBody(responses_settings(config))
 
     def url(self) -> str:
-        """``base_url`` with the path of the protocol; a query (``?api-version=…``) stays at the end."""
-        parts = urlsplit(self._base_url)
-        path = parts.path.rstrip("/")
-        return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
+        """See :func:`openai_url`."""
+        return openai_url(self._base_url, _PATH)
 
     def headers(self) -> Mapping[str, str]:
-        """A bearer token where there is a key; compression would only delay the deltas."""
-        key = self._config.api_key
-        fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        return fixed | ({"authorization": f"Bearer {key}"} if key else {})
+        """See :func:`bearer_headers`."""
+        return bearer_headers(self._config.api_key)
 
     def body(
         self, history: Sequence[Message], *, max_tokens: int | None, thinking_level: ThinkingLevel | None
@@ -63,7 +59,7 @@ def responses_settings(config: ModelConfig) -> ResponsesSettings:
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
-        thinking_levels=model.thinking_levels if model else ALL_LEVELS,
+        thinking_levels=model.thinking_levels if model else THINKING_LEVELS,
         reasons=bool(model.thinking_levels) if model else None,
         extra_body=config.extra_body,
     )

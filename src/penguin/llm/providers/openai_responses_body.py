@@ -33,6 +33,7 @@ from penguin.llm.providers.openai_chat_body import (
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
+    THINKING_LEVELS,
     Fidelity,
     ImageUrl,
     InlineData,
@@ -45,7 +46,6 @@ from penguin.protocol.messages import (
     ToolDefinition,
 )
 
-ALL_LEVELS: Final[tuple[ThinkingLevel, ...]] = ("none", "low", "medium", "high", "xhigh", "max")
 _RESERVED: Final = frozenset({"model", "input", "stream"})
 
 
@@ -61,7 +61,7 @@ class ResponsesSettings:
     system_prompt: str | None = None
     tools: Sequence[ToolDefinition] = ()
     vision: bool = True
-    thinking_levels: Sequence[ThinkingLevel] = ALL_LEVELS
+    thinking_levels: Sequence[ThinkingLevel] = THINKING_LEVELS
     reasons: bool | None = None
     extra_body: dict[str, Any] = field(default_factory=dict)
 
