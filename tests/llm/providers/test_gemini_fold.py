@@ -103,6 +103,34 @@ async def test_D06_a_reply_cut_in_or_right_after_a_call_runs_none(finish: str) -
     said = await fold(chunk(text("I'll write.")), chunk(call("write_file", {"command": "rm -rf build"}), finish=finish))
     assert said.outcome.status == "malformed"
     assert said.outcome.cut_off
+    assert [one.stop_reason for one in said.calls()] == ["malformed"]
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL"])
+async def test_D06_a_call_that_came_whole_waits_for_what_ends_the_reply(finish: str) -> None:
+    said = await fold(chunk(call("exec_command", {"command": "make"})), chunk(finish=finish))
+    assert said.outcome.status == "malformed"
+    assert [one.stop_reason for one in said.calls()] == ["malformed"]
+
+
+async def test_L9_two_calls_that_share_an_id_are_two() -> None:
+    one, two = (call("exec_command", {"command": name}, id="exec_command") for name in ("a", "b"))
+    said = await fold(chunk(one), chunk(two), chunk(one), STOP)
+    assert said.pairs() == [("exec_command", '{"command":"a"}'), ("exec_command", '{"command":"b"}')]
+
+
+@pytest.mark.parametrize("finish", ["STOP", "FINISH_REASON_UNSPECIFIED"])
+async def test_D05_a_server_may_say_stop_with_every_chunk(finish: str) -> None:
+    parts = [text("Hello "), text("world"), call("list_tasks")]
+    said = await fold(*(chunk(part, finish=finish, usageMetadata=USAGE) for part in parts))
+    assert (said.texts(), said.pairs()) == (["Hello world"], [("list_tasks", "{}")])
+
+
+async def test_D09_an_error_beside_empty_candidates_is_the_error() -> None:
+    said = await fold(event({"candidates": [], "error": {"code": 503, "message": "The model is overloaded."}}))
+    assert said.outcome.status == "timeout"
+    assert said.outcome.error is not None
+    assert "overloaded" in said.outcome.error.message
 
 
 async def test_D06_a_cut_before_the_first_word_may_be_one_in_a_call() -> None:

@@ -247,8 +247,7 @@ async def test_D06_a_cut_off_call_is_never_run(arguments_so_far: str, reason: st
     )
     assert said.outcome.status == "malformed"
     assert said.outcome.cut_off
-    if ending != "completed":
-        assert said.calls()[1].stop_reason == "malformed"
+    assert {call.stop_reason for call in said.calls()} == {"malformed"}
 
 
 async def test_D06_a_cut_in_text_is_a_completed_reply_with_a_note() -> None:
@@ -435,7 +434,7 @@ async def test_an_end_that_names_another_call_is_another_call() -> None:
         call_begin(0, "write_file", "b"), done(0, **call_item("read_file", '{"path":"a"}', "a")), completed()
     )
     assert trouble(said) == ("malformed", "malformed")
-    assert said.pairs() == [("read_file", '{"path":"a"}')]
+    assert said.pairs() == []
 
 
 async def test_a_gateway_that_gives_an_item_another_id_in_each_event() -> None:

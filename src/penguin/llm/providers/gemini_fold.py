@@ -11,8 +11,8 @@ from msgspec.json import encode
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
 from penguin.llm.providers.lenient import ABSENT, EventReader, kept, members
-from penguin.llm.providers.openai_chat_wire import NotJson, document
-from penguin.llm.segments import Segment, Segments
+from penguin.llm.providers.openai_chat_wire import NotJson, document, is_null
+from penguin.llm.segments import CallSegment, Segment, Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.messages import Fidelity, InlineData, InlineThinking
 
@@ -122,8 +122,9 @@ _raw_reader: Final = EventReader(_RawChunk)
 class GeminiFold:
     """Folds events into segments; pure apart from what it emits.
 
-    A call comes whole and settles at once: one start, one delta, one stop. A signature closes the text or
-    thinking it stands on; a part of an unknown kind becomes an empty thinking block that carries it.
+    A call comes whole, and settles when what follows shows that nothing cut the reply: other parts, or a plain end.
+    A signature closes the text or thinking it stands on; a part of an unknown kind becomes an empty thinking block
+    that carries it. Some servers put a finish reason on every chunk, so only one without parts is the last word.
 
     Example::
 
@@ -137,6 +138,7 @@ class GeminiFold:
         self._segments = segments
         self._finish = ""
         self._finish_message = ""
+        self._ended = False
         self._blocked = ""
         self._rejection: Rejection | None = None
         self._unreadable = ""
@@ -145,11 +147,12 @@ class GeminiFold:
         self._spoke = False
         self._ends_in_call = False
         self._brought_output = False
-        self._given_ids: set[str] = set()
+        self._calls: set[tuple[str, str, str]] = set()
+        self._waiting: list[CallSegment] = []
 
     def fold(self, event: StreamEvent) -> bool:
         """Take one event and say whether it brought output; never raises."""
-        if self.over() or event.data.startswith(b"[DONE]"):
+        if self._broken() or event.data.startswith(b"[DONE]"):
             return False
         self._brought_output = False
         try:
@@ -164,12 +167,15 @@ class GeminiFold:
         return self._finish != "" or self._blocked != ""
 
     def over(self) -> bool:
-        """Whether nothing more will be taken; usage may still follow the last words."""
-        return self._rejection is not None or self._unreadable != "" or (self._counted and self.delivered())
+        """Whether nothing more is expected; usage may still follow the last words."""
+        return self._broken() or (self._counted and self.delivered())
+
+    def _broken(self) -> bool:
+        return self._rejection is not None or self._unreadable != ""
 
     def conclude(self) -> Conclusion:
         """The stream has ended: say what it came to."""
-        end = ENDS.get(self._finish.upper(), "stop")
+        end = self._end()
         said_something = self._spoke or self._ends_in_call
         # A call that the limit cuts does not show at all, so a cut before the first word may be one.
         cut_off = (end in {"length", "filter"} and self._ends_in_call) or (end == "length" and not said_something)
@@ -217,9 +223,9 @@ class GeminiFold:
         self._counted = chunk.usage_metadata is not ABSENT
         if self._counted and bytes(chunk.usage_metadata).startswith(b"{"):
             self._usage = chunk.usage_metadata
-        if self.delivered():
+        if self._blocked or self._ended:
             return
-        if chunk.candidates is None:
+        if not chunk.candidates or not is_null(chunk.error):
             self._without_candidates(chunk, event)
             return
         for position, candidate in enumerate(chunk.candidates):
@@ -257,14 +263,30 @@ class GeminiFold:
             else:
                 self._part(part, _raw_part(data, position, place))
         if candidate.finish_reason:
-            self._finish = candidate.finish_reason
-            self._finish_message = candidate.finish_message or ""
+            self._note_finish(candidate.finish_reason, candidate.finish_message or "")
+            self._ended = not parts
+
+    def _note_finish(self, reason: str, message: str) -> None:
+        # A cut stays a cut, whatever a second label says.
+        if self._end() == "stop":
+            self._finish, self._finish_message = reason, message
+        if self._end() in {"stop", "other"}:
+            self._settle_calls()
+
+    def _end(self) -> End:
+        return ENDS.get(self._finish.upper(), "stop")
+
+    def _settle_calls(self) -> None:
+        for segment in self._waiting:
+            self._segments.finish_call(segment)
+        self._waiting.clear()
 
     def _words(self, part: WirePart) -> Segment | None:
         text = part.text
         if not text:
             return None
         self._brought_output = True
+        self._settle_calls()
         if part.thought:
             return self._segments.think(text, _THOUGHT)
         self._spoke, self._ends_in_call = True, False
@@ -298,6 +320,7 @@ class GeminiFold:
         whole = kept(raw)
         if whole is None:
             return
+        self._settle_calls()
         text = self._segments.text()
         if text is not None and part.text == "" and not part.thought:
             text.fidelity["closing_part"] = whole
@@ -311,23 +334,26 @@ class GeminiFold:
         if not call.name:
             self._unreadable = "a tool call came without a name"
             return
-        if call.id and call.id in self._given_ids:
-            return
-        self._given_ids.add(call.id or "")
+        arguments = _arguments(call.args)
+        same = (call.id or "", call.name, arguments)
+        if call.id and same in self._calls:
+            return  # the same event twice; two calls that only share an id are two
+        self._calls.add(same)
         self._ends_in_call = True
         segment = self._segments.open_call(call.name, call.id)
-        self._segments.argue(segment, _arguments(call.args))
+        self._segments.argue(segment, arguments)
         own = members(around.pop("functionCall", None))
         rest = {name: value for name, value in own.items() if name not in {"name", "args"}}
         around.pop("thought", None)
         # Kept even when empty: it tells calls of a Gemini model from those of others.
         segment.fidelity |= signed | {"call": Raw(encode(rest))} | ({"part": Raw(encode(around))} if around else {})
-        self._segments.finish_call(segment)
+        self._waiting.append(segment)
 
     def _data(self, part: WirePart, signed: dict[str, Raw]) -> None:
         blob = part.inline_data
         if blob is None or not blob.data:
             return
+        self._settle_calls()
         mime = blob.mime_type or "application/octet-stream"
         fidelity: Fidelity = Raw(encode(signed)) if signed else UNSET
         if part.thought:

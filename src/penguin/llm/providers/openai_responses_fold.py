@@ -267,10 +267,19 @@ class ResponsesFold:
             if open_call and item.kind != CALL:
                 return
             if not item.live:
-                item.go_live()
+                self._give_turn(item)
             if not item.done and item.kind != CALL:
                 return
             open_call = open_call or not item.done
+
+    def _give_turn(self, item: Item) -> None:
+        if item.kind != CALL:
+            self._release_calls()
+        item.go_live()
+
+    def _release_calls(self) -> None:
+        for call in self._calls():
+            call.release()
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -309,6 +318,8 @@ class ResponsesFold:
             case "completed" | "":
                 self._take_output(response.output or [], complete=True)
                 self._end = "completed"
+                if all(call.settled() for call in self._calls()):
+                    self._release_calls()
             case status:
                 self._unreadable = f"the response ended with the unknown status {status!r}"
 
@@ -325,7 +336,7 @@ class ResponsesFold:
                 item.finish()
         for item in self._items:
             if not item.live:
-                item.go_live()
+                self._give_turn(item)
 
 
 def _counterparts(output: list[WireItem], known: list[Item]) -> list[Item | None]:

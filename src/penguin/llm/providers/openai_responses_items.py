@@ -234,7 +234,7 @@ class KeptItem(Item):
 
 
 class CallItem(Item):
-    """A call: open from its name on, complete when its item is."""
+    """A call: open from its name on, complete when its item is and what follows shows that nothing cut it."""
 
     def __init__(self, segments: Segments, kind: str) -> None:
         super().__init__(segments, kind)
@@ -286,6 +286,10 @@ class CallItem(Item):
             self._segments.argue(self._segment, piece)
 
     def _settle(self) -> None:
+        """Not yet: a server may call an item complete that the limit cut, and says so only at the end (D06)."""
+
+    def release(self) -> None:
+        """The reply went on after the call, or ended as it should: from here on it may run."""
         if self._segment is None or not self.settled():
             return
         if not "".join(self._segment.parts).strip():
