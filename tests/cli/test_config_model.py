@@ -47,6 +47,25 @@ def test_add_says_what_nobody_knows_and_how_to_say_it(penguin: Penguin, project:
     assert entry.pricing == Pricing(cache_read=0.5, cache_write=5.0, output=25.0)
 
 
+def test_add_changes_what_is_named_and_nothing_else(penguin: Penguin, project: ProjectPaths) -> None:
+    add(penguin, "http://127.0.0.1:9/v1", "--api-key", KEY, "--pricing", "0.5,5,25")
+    said = penguin(*ADD, "--max-tokens", "5000")
+    assert said.status == 0, said.err
+    (entry,) = ProjectConfigFile(project.config).list_models()
+    assert (entry.api_key, entry.max_tokens, entry.base_url) == (KEY, 5000, "http://127.0.0.1:9/v1")
+    assert entry.pricing == Pricing(cache_read=0.5, cache_write=5.0, output=25.0)
+
+
+def test_L17_a_password_in_an_address_is_not_shown(penguin: Penguin) -> None:
+    add(penguin, "http://somebody:hushhush@127.0.0.1:9/v1")
+    said = penguin("config", "model", "list")
+    assert "hushhush" not in said.out
+    assert "http://127.0.0.1:9/v1" in said.out
+    refused = penguin(*ADD, "--base-url", "ftp://somebody:hushhush@host/")
+    assert refused.status == 2
+    assert "hushhush" not in refused.err
+
+
 @pytest.mark.parametrize("pricing", ["5", "1,2", "1,2,3,4", "a,b,c", "-1,2,3", "nan,1,1", "inf,1,1", ""])
 def test_a_pricing_that_is_none_is_refused(penguin: Penguin, pricing: str) -> None:
     said = penguin(*ADD, "--base-url", "http://127.0.0.1:9", "--pricing", pricing)

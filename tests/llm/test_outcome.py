@@ -88,6 +88,7 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
         (418, "", ("failed", "bad_request")),
         (301, "", ("failed", "bad_request")),
         (None, "Overloaded overloaded_error", ("timeout", "overloaded")),
+        (None, "slow too_many_requests", ("timeout", "rate_limit")),
         (None, "The engine is currently overloaded, please try again later", ("timeout", "overloaded")),
         (None, "server_error: The server had an error", ("timeout", "overloaded")),
         (None, "rate_limit_exceeded", ("timeout", "rate_limit")),

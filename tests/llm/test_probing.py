@@ -60,6 +60,7 @@ def fresh(table: Table, **more: Any) -> Table:
         (ONLY_ENDPOINTS, [("openai-chat", "/v1", "possible")]),
         (Table({}), []),
         (Table({}, (200, b"<html>Welcome to nginx</html>")), []),
+        (Table({}, (200, b"[" * 100_000)), []),
         (Table({}, (200, {"data": []})), []),
         (Table({}, (401, b"go away")), []),
         (Table({}, (500, {"error": "broken"})), []),

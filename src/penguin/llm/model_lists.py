@@ -25,7 +25,7 @@ class Answer(Struct, frozen=True):
         """The JSON in it, or ``None``."""
         try:
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
 

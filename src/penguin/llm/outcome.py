@@ -106,7 +106,7 @@ REFUSED = _words(
 BUSY = _words(
     r"overloaded",
     r"rate[_ ]limit",
-    r"too many requests",
+    r"too[_ ]many[_ ]requests",
     r"throttl",
     r"(service|server|model|engine|upstream)\b.*\b(unavailable|busy|capacity|overload)",
     r"(server|internal|api|upstream)[_ ]error",
@@ -122,7 +122,7 @@ BUSY = _words(
 )
 # Google calls both the day's quota and the minute's exhausted; only the name of the limit tells.
 BY_THE_MINUTE = _words(r"(?s)^(?!.*perday).*per(minute|second)")
-RATE_LIMITED = _words(r"rate[_ ]limit", r"too many requests", r"throttl", r"tokens per min", r"requests per min")
+RATE_LIMITED = _words(r"rate[_ ]limit", r"too[_ ]many[_ ]requests", r"throttl", r"tokens per min", r"requests per min")
 KEY_TROUBLE = _words(
     r"invalid[_ ]api[_ ]key",
     r"incorrect api key",

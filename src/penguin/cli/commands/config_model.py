@@ -88,8 +88,11 @@ def add(
 ) -> None:
     """Connect a model, or change how it is connected. Without a key the provider's variable is used.
 
-    What is left out is filled in from the catalogue, whenever the model is used; what that is, is printed.
+    An entry that exists keeps what you do not name. What is still left out is filled in from the catalogue,
+    whenever the model is used; what that is, is printed.
     """
+    from msgspec.structs import replace  # noqa: PLC0415 - keeps `--help` cheap
+
     from penguin.agent.model_report import missing_in  # noqa: PLC0415 - this command only
     from penguin.cli.known_model import what_is_known  # noqa: PLC0415
     from penguin.cli.secrets import read_secret  # noqa: PLC0415
@@ -99,16 +102,17 @@ def add(
         raise click.UsageError("the key of --api-key is empty; leave the option out to use the provider's variable")
     if api_key is not None and api_key_stdin:
         raise click.UsageError("give the key with --api-key or with --api-key-stdin, not both")
-    entry = ModelEntry(
-        provider=provider,
-        model_id=model_id,
-        base_url=checked_url(base_url),
-        api_key=read_secret("the API key") if api_key_stdin else api_key,
+    given = {
+        "base_url": checked_url(base_url),
+        "api_key": read_secret("the API key") if api_key_stdin else api_key,
         **settings,
-    )
+    }
+    file = project_file(root, project_id)
+    wanted = ModelEntry(provider=provider, model_id=model_id)
+    known = next((entry for entry in file.list_models() if entry.ref == wanted.ref), wanted)
+    entry = replace(known, **{name: value for name, value in given.items() if value is not None})
     if problem := missing_in(entry):
         raise click.UsageError(problem)
-    file = project_file(root, project_id)
     only_one = set_default or not file.list_models()
     file.add_model(entry, default=set_default)
     print(f"{entry.ref} is kept in {file.path}")
@@ -212,8 +216,15 @@ def checked_url(url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise click.UsageError(f"{url} is no address; one looks like http://127.0.0.1:8080/v1")
+        raise click.UsageError(f"{_without_login(url)} is no address; one looks like http://127.0.0.1:8080/v1")
     return url
+
+
+def _without_login(url: str) -> str:
+    """The address without a name and password before the host: they do not belong on a screen (L17)."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _row(config: ProjectConfig, entry: ModelEntry) -> tuple[str, ...]:
@@ -227,6 +238,6 @@ def _row(config: ProjectConfig, entry: ModelEntry) -> tuple[str, ...]:
         entry.provider,
         entry.model_id,
         choice.client_type or "openai-chat",
-        entry.base_url or (choice.provider.base_url if choice.provider else "-"),
+        _without_login(entry.base_url or (choice.provider.base_url if choice.provider else "-")),
         masked(entry.api_key),
     )
