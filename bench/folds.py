@@ -10,9 +10,10 @@ from typing import Any
 from _measure import Report, cpu_seconds, median
 
 from penguin.llm.adapter import StreamFold
-from penguin.llm.providers import anthropic_messages_wire, gemini_fold, openai_responses_fold
+from penguin.llm.providers import anthropic_messages_wire, gemini_fold, openai_chat_wire, openai_responses_fold
 from penguin.llm.providers.anthropic_messages_fold import MessagesFold
 from penguin.llm.providers.gemini_fold import GeminiFold
+from penguin.llm.providers.openai_chat_fold import ChatFold
 from penguin.llm.providers.openai_responses_fold import ResponsesFold
 from penguin.llm.segments import Segments
 from penguin.llm.sse import StreamEvent
@@ -43,6 +44,18 @@ def anthropic(block: dict[str, Any], delta: dict[str, Any]) -> Stream:
     )
 
 
+def chat(**delta: Any) -> Stream:
+    """Chunks of Chat Completions with one delta each; the first one opens what the delta adds to."""
+    named = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "t", "arguments": ""}}]}
+    opening = [_chat_chunk(named)] if "tool_calls" in delta else []
+    return (ChatFold, openai_chat_wire.read, opening, _chat_chunk(delta))
+
+
+def _chat_chunk(delta: dict[str, Any]) -> StreamEvent:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+    return event(id="r", object="chat.completion.chunk", created=1, model="m", choices=[choice])
+
+
 def responses(item: dict[str, Any], what: str, **delta: Any) -> Stream:
     """An output item of Responses with many deltas."""
     opening = event(type="response.output_item.added", output_index=0, item={"id": "i", **item})
@@ -60,6 +73,9 @@ def gemini(**part: Any) -> Stream:
 
 
 STREAMS: dict[str, Stream] = {
+    "openai-chat, text": chat(content="abcdefgh"),
+    "openai-chat, thinking": chat(reasoning_content="abcdefgh"),
+    "openai-chat, arguments": chat(tool_calls=[{"index": 0, "function": {"arguments": "abcdefgh"}}]),
     "anthropic-messages, text": anthropic({"type": "text", "text": ""}, {"type": "text_delta", "text": "abcdefgh"}),
     "anthropic-messages, thinking": anthropic(
         {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "abcdefgh"}
