@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from penguin.agent.checkpoint_places import checkpoint_config
 from penguin.agent.command_guard import LazyCommandPolicy
 from penguin.agent.configured_tools import configured_tools
 from penguin.agent.confinement import chosen_settings, prompt_with, session_sandbox
+from penguin.agent.contexts import Contexts
 from penguin.agent.models import ModelChoice, choose_model, described, is_nowhere, model_config
 from penguin.agent.services import Lent
 from penguin.agent.spawn import ChildWish, Spawner
@@ -96,7 +97,7 @@ class Assembly:
             tool_call_ids=ToolCallIdAllocator(),
         )
         trace, lock = self._trace(parts, session_id)
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
+        contexts = Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
         session = self._session(session_id, parts, environment, contexts, lent, trace=trace, lock=lock)
         session.open_context(contexts.make_meta(config))
         return session
@@ -129,7 +130,7 @@ class Assembly:
             trace.append(repair)
         if isinstance(environment, Environment):
             environment.connect()
-        contexts = _Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
+        contexts = Contexts(config, self._factory(parts), self._meta(parts, session_id), environment, prices)
         session = self._session(
             session_id, parts, environment, contexts, lent, trace=trace, lock=lock, recovered=recovered
         )
@@ -142,7 +143,7 @@ class Assembly:
         session_id: str,
         parts: Parts,
         environment: EnvironmentInterface,
-        contexts: _Contexts,
+        contexts: Contexts,
         lent: Lent,
         *,
         trace: TraceWriter | None,
@@ -351,7 +352,7 @@ class Assembly:
         prompt = assemble_prompt(self.config.system_prompt, values, self.config.sections)
         return prompt_with(self._sandbox_settings(parts), prompt)
 
-    def _settings(self, parts: Parts, contexts: _Contexts) -> EngineSettings:
+    def _settings(self, parts: Parts, contexts: Contexts) -> EngineSettings:
         limit = self.config.max_turns if parts.max_turns is None else parts.max_turns
         compaction = self.config.compaction
         policy = CompactionPolicy(
@@ -382,35 +383,6 @@ class Assembly:
             )
 
         return make
-
-
-@dataclass(slots=True)
-class _Contexts:
-    """Makes the contexts of one session; keeps the models to close them at the end."""
-
-    config: ModelConfig
-    factory: ModelFactory
-    make_meta: Callable[[ModelConfig], Message]
-    environment: EnvironmentInterface
-    prices: Prices | None = None
-    model: Any = None
-    _made: list[LLMInterface] = field(default_factory=list)
-
-    def new_model(self) -> LLMInterface:
-        model = self.factory(self.config)
-        self._made.append(model)
-        return model
-
-    async def next_meta(self) -> Message:
-        """The next context has the tools there are now: a server that came late joins here (T7)."""
-        self.config = replace(self.config, tools=await self.environment.list_tools())
-        return self.make_meta(self.config)
-
-    async def aclose(self) -> None:
-        for model in self._made:
-            close = getattr(model, "aclose", None)
-            if close is not None:
-                await close()
 
 
 def _is_model(model: LLMInterface | ModelFactory | None) -> TypeIs[LLMInterface]:
