@@ -318,6 +318,12 @@ def test_a_connection_left_open_after_the_end_does_not_hang(ending: list[bytes],
     assert seconds <= 2.001
 
 
+def test_words_that_drip_after_the_finish_do_not_hold_the_reply_open() -> None:
+    said, seconds = timed(text("hi"), STOP, *[step for _ in range(100) for step in (Silence(0.5), text("x"))])
+    assert said.outcome.status == "completed"
+    assert seconds <= 2.001
+
+
 def test_D08_usage_that_comes_a_second_after_the_finish_still_counts() -> None:
     said, _ = timed(text("hi"), STOP, Silence(1), usage(7, 1), DONE)
     assert said.usage().request.total == 8

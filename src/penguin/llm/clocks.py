@@ -25,7 +25,6 @@ class Clocks:
         self.heard = False
         self._last_output = self._moved_at = 0.0
         self._drain_until = math.inf
-        self._drained_at = math.inf
 
     def start(self) -> None:
         """The request is about to be sent."""
@@ -44,14 +43,16 @@ class Clocks:
             self._set(now)
 
     def drain(self, seconds: float) -> None:
-        """The reply is complete: what may still come (usage, the end mark) gets this long, from now, at most.
-
-        Output after all (servers that announce an end with every piece) begins the wait anew.
-        """
+        """The reply is complete: what may still come (usage, the end mark) gets this long, from now, at most."""
         until = anyio.current_time() + seconds
-        if until < self._drain_until or self._last_output > self._drained_at:
-            self._drained_at = anyio.current_time()
+        if until < self._drain_until:
             self._drain_until = until
+            self._set(anyio.current_time())
+
+    def go_on(self) -> None:
+        """The reply was not complete after all."""
+        if self._drain_until != math.inf:
+            self._drain_until = math.inf
             self._set(anyio.current_time())
 
     def expired(self) -> bool:

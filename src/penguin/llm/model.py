@@ -336,6 +336,8 @@ class _Attempt:
                 clocks.drain(_DRAIN_AFTER_END if fold.over() else _DRAIN_FOR_USAGE)
             elif fold.over():
                 return
+            else:
+                clocks.go_on()
         rest = splitter.finish()
         for event in rest:
             fold.fold(event)

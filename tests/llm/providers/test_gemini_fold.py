@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import json_objects
@@ -111,6 +114,44 @@ async def test_D06_a_call_that_came_whole_waits_for_what_ends_the_reply(finish: 
     said = await fold(chunk(call("exec_command", {"command": "make"})), chunk(finish=finish))
     assert said.outcome.status == "malformed"
     assert [one.stop_reason for one in said.calls()] == ["malformed"]
+
+
+def timed(*steps: Any) -> tuple[Said, float]:
+    """One reply on a clock that jumps, numbers being pauses in seconds: what was said, after how many seconds."""
+    result: list[Any] = []
+
+    async def run() -> None:
+        one, _ = model(Answer([step if isinstance(step, bytes) else partial(anyio.sleep, step) for step in steps]))
+        started = trio.current_time()
+        said = await ask(one)
+        result.append((said, trio.current_time() - started))
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+    said, seconds = result[0]
+    return said, seconds
+
+
+@pytest.mark.parametrize("later", [0.3, 1.5, 60])
+def test_D08_a_finish_on_every_chunk_is_the_last_word_only_if_nothing_follows(later: float) -> None:
+    pieces = [
+        chunk(part, finish="STOP", usageMetadata=USAGE)
+        for part in (text("a"), text("b"), text("c"), call("list_tasks"))
+    ]
+    said, _ = timed(pieces[0], 0.3, pieces[1], later, pieces[2], later, pieces[3])
+    assert (said.texts(), said.pairs(), said.outcome.status) == (["abc"], [("list_tasks", "{}")], "completed")
+
+
+@pytest.mark.parametrize("last", [chunk(text("b"), finish="STOP", usageMetadata=USAGE), chunk(text("b")) + STOP])
+def test_a_connection_left_open_after_the_last_words_does_not_hang(last: bytes) -> None:
+    said, seconds = timed(chunk(text("a")), last, 10_000)
+    assert (said.texts(), said.outcome.status) == (["ab"], "completed")
+    assert seconds <= 2.001
+
+
+@pytest.mark.parametrize("part", [thought("hm"), {"text": "", "thoughtSignature": "QQ=="}, {"executableCode": {}}])
+async def test_D06_a_call_that_was_let_go_is_no_reason_to_ask_again(part: dict[str, Any]) -> None:
+    said = await fold(chunk(call("list_tasks")), chunk(part), chunk(finish="MAX_TOKENS"))
+    assert (said.pairs(), said.outcome.status) == ([("list_tasks", "{}")], "completed")
 
 
 async def test_L9_two_calls_that_share_an_id_are_two() -> None:

@@ -250,6 +250,31 @@ async def test_D06_a_cut_off_call_is_never_run(arguments_so_far: str, reason: st
     assert {call.stop_reason for call in said.calls()} == {"malformed"}
 
 
+async def test_D06_an_item_that_only_the_end_tells_of_stands_where_the_end_says() -> None:
+    cut = call_item("write_file", "{}", "b")
+    events = [call_begin(1, "write_file", "b"), done(1, **cut)]
+    said = await fold(*events, incomplete("max_output_tokens", reasoning_item("rs_1", "Hm."), cut))
+    assert (said.outcome.status, said.outcome.cut_off) == ("malformed", True)
+    assert {one.stop_reason for one in said.calls()} == {"malformed"}
+    whole = await fold(*events, completed(reasoning_item("rs_1", "Hm."), cut))
+    kinds = [type(message.payload) for message in whole.complete()]
+    assert kinds.index(Thinking) < kinds.index(ToolCall)
+
+
+async def test_L2_items_announced_out_of_order_are_told_in_order() -> None:
+    late = [arguments(1, "a", "{}"), done(1, **call_item("read_file", "{}", "a"))]
+    said = await fold(call_begin(1, "read_file", "a"), message(0, "First."), *late, completed())
+    kinds = [type(message.payload) for message in said.complete()]
+    assert kinds.index(Text) < kinds.index(ToolCall)
+
+
+async def test_an_item_that_comes_late_never_mixes_with_words_already_shown() -> None:
+    begun = [added(1, **message_item("", "m_1")), delta(1, "m_1", "output_text", "One", content_index=0)]
+    rest = [delta(1, "m_1", "output_text", " two", content_index=0), done(1, **message_item("One two", "m_1"))]
+    said = await fold(*begun, message(0, "Zero", id="m_0"), *rest, completed())
+    assert said.texts() == ["One two", "Zero"]
+
+
 async def test_D06_a_cut_in_text_is_a_completed_reply_with_a_note() -> None:
     item = message_item("half a sent", status="incomplete")
     said = await fold(message(0, "half a sent"), incomplete("max_output_tokens", item))

@@ -124,7 +124,8 @@ class GeminiFold:
 
     A call comes whole, and settles when what follows shows that nothing cut the reply: other parts, or a plain end.
     A signature closes the text or thinking it stands on; a part of an unknown kind becomes an empty thinking block
-    that carries it. Some servers put a finish reason on every chunk, so only one without parts is the last word.
+    that carries it. Some servers put a finish reason on every chunk: one that stands on parts is the last word only if
+    nothing follows it.
 
     Example::
 
@@ -139,13 +140,13 @@ class GeminiFold:
         self._finish = ""
         self._finish_message = ""
         self._ended = False
+        self._goes_on = False
         self._blocked = ""
         self._rejection: Rejection | None = None
         self._unreadable = ""
         self._usage = ABSENT
         self._counted = False
         self._spoke = False
-        self._ends_in_call = False
         self._brought_output = False
         self._calls: set[tuple[str, str, str]] = set()
         self._waiting: list[CallSegment] = []
@@ -158,17 +159,20 @@ class GeminiFold:
         try:
             self._chunk(reader.read(event.data), event)
         except (NotJson, RecursionError) as error:
-            if not self.delivered():
+            if not self._may_end_here():
                 self._unreadable = f"an event is not JSON: {error}"
         return self._brought_output
 
     def delivered(self) -> bool:
         """Whether the reply is complete: what the connection does from now on does not matter (L4)."""
-        return self._finish != "" or self._blocked != ""
+        return self._may_end_here() and not self._goes_on
 
     def over(self) -> bool:
         """Whether nothing more is expected; usage may still follow the last words."""
-        return self._broken() or (self._counted and self.delivered())
+        return self._broken() or (self._counted and (self._ended or self._blocked != ""))
+
+    def _may_end_here(self) -> bool:
+        return self._finish != "" or self._blocked != ""
 
     def _broken(self) -> bool:
         return self._rejection is not None or self._unreadable != ""
@@ -176,11 +180,11 @@ class GeminiFold:
     def conclude(self) -> Conclusion:
         """The stream has ended: say what it came to."""
         end = self._end()
-        said_something = self._spoke or self._ends_in_call
+        said_something = self._spoke or bool(self._calls)
         # A call that the limit cuts does not show at all, so a cut before the first word may be one.
-        cut_off = (end in {"length", "filter"} and self._ends_in_call) or (end == "length" and not said_something)
+        cut_off = (end in {"length", "filter"} and bool(self._waiting)) or (end == "length" and not said_something)
         return Conclusion(
-            delivered=self.delivered(),
+            delivered=self._may_end_here(),
             rejection=self._rejection or (Rejection(self._reason(), code=self._finish) if end == "error" else None),
             unreadable=self._unreadable or ("" if cut_off else self._no_reply(end, said_something=said_something)),
             cut_off=cut_off,
@@ -257,6 +261,7 @@ class GeminiFold:
 
     def _candidate(self, candidate: WireCandidate, position: int, data: bytes) -> None:
         parts = candidate.content.parts if candidate.content is not None else None
+        self._goes_on = self._goes_on or (bool(parts) and self._finish != "")
         for place, part in enumerate(parts or ()):
             if part.thought_signature is ABSENT and part.text is not None and part.function_call is None:
                 self._words(part)
@@ -265,6 +270,7 @@ class GeminiFold:
         if candidate.finish_reason:
             self._note_finish(candidate.finish_reason, candidate.finish_message or "")
             self._ended = not parts
+            self._goes_on = self._goes_on and not self._ended
 
     def _note_finish(self, reason: str, message: str) -> None:
         # A cut stays a cut, whatever a second label says.
@@ -289,12 +295,11 @@ class GeminiFold:
         self._settle_calls()
         if part.thought:
             return self._segments.think(text, _THOUGHT)
-        self._spoke, self._ends_in_call = True, False
+        self._spoke = True
         return self._segments.say(text)
 
     def _part(self, part: WirePart, raw: Raw) -> None:
         """A part with more to it than words; ``raw`` is the part as it came."""
-        self._brought_output = True
         around = members(kept(raw))
         signature = around.pop("thoughtSignature", None)
         signed = {} if signature is None else {"signature": signature}
@@ -320,6 +325,7 @@ class GeminiFold:
         whole = kept(raw)
         if whole is None:
             return
+        self._brought_output = True
         self._settle_calls()
         text = self._segments.text()
         if text is not None and part.text == "" and not part.thought:
@@ -339,7 +345,7 @@ class GeminiFold:
         if call.id and same in self._calls:
             return  # the same event twice; two calls that only share an id are two
         self._calls.add(same)
-        self._ends_in_call = True
+        self._brought_output = True
         segment = self._segments.open_call(call.name, call.id)
         self._segments.argue(segment, arguments)
         own = members(around.pop("functionCall", None))
@@ -353,13 +359,14 @@ class GeminiFold:
         blob = part.inline_data
         if blob is None or not blob.data:
             return
+        self._brought_output = True
         self._settle_calls()
         mime = blob.mime_type or "application/octet-stream"
         fidelity: Fidelity = Raw(encode(signed)) if signed else UNSET
         if part.thought:
             self._segments.present(InlineThinking("assistant", blob.data, mime, fidelity))
         else:
-            self._spoke, self._ends_in_call = True, False
+            self._spoke = True
             self._segments.present(InlineData("assistant", blob.data, mime, fidelity))
 
 

@@ -225,12 +225,21 @@ class ResponsesFold:
 
     def _begin(self, kind: str, item_id: str | None, index: int | None) -> Item:
         item = make_item(self._segments, kind)
-        self._items.append(item)
+        item.place = index
+        later = (at for at, each in enumerate(self._items) if _is_later(each.place, index))
+        self._insert(next(later, len(self._items)), item)
         if item_id:
             self._by_id[item_id] = item
         if index is not None:
             self._by_index[index] = item
         return item
+
+    def _insert(self, at: int, item: Item) -> None:
+        """Put an item where it belongs, but not before words that are shown already."""
+        shown = (place for place, each in enumerate(self._items) if each.live and each.kind != CALL)
+        at = max(at, 1 + max(shown, default=-1))
+        self._items.insert(at, item)
+        self._first_unfinished = min(self._first_unfinished, at)
 
     def _item_added(self, event: WireEvent) -> None:
         wire = item_reader.read(event.item)
@@ -274,12 +283,14 @@ class ResponsesFold:
 
     def _give_turn(self, item: Item) -> None:
         if item.kind != CALL:
-            self._release_calls()
+            self._release_calls(self._items[: self._items.index(item)])
         item.go_live()
 
-    def _release_calls(self) -> None:
-        for call in self._calls():
-            call.release()
+    @staticmethod
+    def _release_calls(items: Iterable[Item]) -> None:
+        for item in items:
+            if isinstance(item, CallItem):
+                item.release()
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -319,15 +330,20 @@ class ResponsesFold:
                 self._take_output(response.output or [], complete=True)
                 self._end = "completed"
                 if all(call.settled() for call in self._calls()):
-                    self._release_calls()
+                    self._release_calls(self._items)
             case status:
                 self._unreadable = f"the response ended with the unknown status {status!r}"
 
     def _take_output(self, output: list[Raw], *, complete: bool) -> None:
         """Finish what the events left open, and add items they never told of."""
         told = [(wire, raw) for raw in output if (wire := item_reader.read(raw)).type]
-        for (wire, raw), item in zip(told, _counterparts([wire for wire, _ in told], self._items), strict=True):
-            self._finish(item or self._begin(wire.type, wire.id, None), wire, raw)
+        at = 0
+        for (wire, raw), known in zip(told, _counterparts([wire for wire, _ in told], self._items), strict=True):
+            item = known or make_item(self._segments, wire.type)
+            if known is None:
+                self._insert(at, item)
+            at = self._items.index(item) + 1
+            self._finish(item, wire, raw)
         for item in self._items:
             if isinstance(item, CallItem):
                 if complete:
@@ -337,6 +353,10 @@ class ResponsesFold:
         for item in self._items:
             if not item.live:
                 self._give_turn(item)
+
+
+def _is_later(place: int | None, than: int | None) -> bool:
+    return place is not None and than is not None and place > than
 
 
 def _counterparts(output: list[WireItem], known: list[Item]) -> list[Item | None]:

@@ -66,6 +66,7 @@ class Item:
     """One output item; subclasses say how it is shown.
 
     Attributes:
+        place: Where it stands in the output, if an event said so.
         live: Whether it is its turn to be shown.
         done: Whether the protocol said that it is complete.
         problem: What cannot be right about it.
@@ -73,6 +74,7 @@ class Item:
 
     def __init__(self, segments: Segments, kind: str) -> None:
         self.kind = kind
+        self.place: int | None = None
         self.wire = WireItem()
         self.raw = ABSENT
         self.live = False
