@@ -81,7 +81,7 @@ def test_a_temporary_workspace_is_new_and_private_up_to_the_root(tmp_path: Path)
 
 def test_a_directory_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"file: cannot make the directory: File exists"):
+    with pytest.raises(ConfigError, match=r"cannot make the directory: Not a directory"):
         make_private_directory(tmp_path / "file/x")
     (tmp_path / "wide").mkdir(mode=0o755)
     assert mode(make_private_directory(tmp_path / "wide")) == 0o755

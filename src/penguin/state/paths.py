@@ -21,6 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from penguin.private import private_directory
 from penguin.protocol.errors import ConfigError
 
 DEFAULT_PROJECT = "default_project"
@@ -53,14 +54,10 @@ def make_private_directory(path: Path) -> Path:
     Raises:
         ConfigError: the directory cannot be made; the text has the system's reason.
     """
-    # mkdir(parents=True) gives the mode to the last directory only, and the parents hold secrets too.
-    missing = [directory for directory in (path, *path.parents) if not directory.is_dir()]
-    for directory in reversed(missing):
-        try:
-            directory.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{directory}: cannot make the directory: {error.strerror}") from error
-    return path
+    try:
+        return private_directory(path)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot make the directory: {error.strerror}") from error
 
 
 class DataRoot(Struct, frozen=True):

@@ -16,7 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from penguin.testing.replies import Reply
 from penguin.testing.turns import Pause
-from penguin.testing.wire import Streamed
+from penguin.testing.wire import Beat, Streamed
 
 _BIGGEST_WRITE: Final = 65_536
 
@@ -127,10 +127,12 @@ class Delivering:
     response: Response
     released: anyio.Event
     _sent: int = field(default=0, init=False)
+    _due: float = field(default=0.0, init=False)
 
     async def run(self) -> bool:
         """Send everything; true when the connection may be used again."""
         delivery = self.response.reply.delivery
+        self._due = anyio.current_time()
         try:
             await self._meet_faults(before_head=True)
             await self._send_all()
@@ -144,13 +146,13 @@ class Delivering:
 
     async def _send_all(self) -> None:
         if self.response.reply.delivery.framing == "length":
-            whole = b"".join([await _in_time(item) for item in self.response.body])
+            whole = b"".join([await self._in_time(item) for item in self.response.body])
             await self._send_head(len(whole))
             await self._send_body(whole)
         else:
             await self._send_head(None)
             for part in _joined(self.response.body):
-                await self._send_body(await _in_time(part))
+                await self._send_body(await self._in_time(part))
 
     async def _send_head(self, length: int | None) -> None:
         reply = self.response.reply
@@ -175,6 +177,22 @@ class Delivering:
             rest = rest[size:]
             if delivery.write_delay > 0:
                 await anyio.sleep(delivery.write_delay)
+
+    async def _in_time(self, item: Streamed) -> bytes:
+        """The bytes of an item; for a wait none, after it."""
+        match item:
+            case bytes():
+                return item
+            case Beat(seconds=seconds):
+                self._due += seconds
+                await anyio.sleep(max(0.0, self._due - anyio.current_time()))
+                return b""
+            case Pause(until=until) if until is not None:
+                await until()
+            case Pause(seconds=seconds):
+                await (anyio.sleep_forever() if seconds is None else anyio.sleep(seconds))
+        self._due = anyio.current_time()
+        return b""
 
     def _until_next_fault(self, size: int) -> int:
         delivery = self.response.reply.delivery
@@ -223,24 +241,12 @@ def _joined(body: Iterable[Streamed]) -> Iterator[Streamed]:
     ready: list[bytes] = []
     size = 0
     for item in body:
-        if isinstance(item, Pause) or size >= _BIGGEST_WRITE:
+        if not isinstance(item, bytes) or size >= _BIGGEST_WRITE:
             yield b"".join(ready)
             ready, size = [], 0
-        if isinstance(item, Pause):
+        if not isinstance(item, bytes):
             yield item
         else:
             ready.append(item)
             size += len(item)
     yield b"".join(ready)
-
-
-async def _in_time(item: Streamed) -> bytes:
-    """The bytes of an item; for a wait none, after it."""
-    match item:
-        case bytes():
-            return item
-        case Pause(until=until) if until is not None:
-            await until()
-        case Pause(seconds=seconds):
-            await (anyio.sleep_forever() if seconds is None else anyio.sleep(seconds))
-    return b""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from penguin.private import private_directory
 from penguin.trace.names import file_name
 
 _PRIVATE_FILE = 0o600
-_PRIVATE_DIRECTORY = 0o700
 _NOTHING_TO_SAVE = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
@@ -84,7 +84,7 @@ class AppendFile:
         return self._fd
 
     def _create(self) -> int:
-        make_private_directories(self._directory)
+        private_directory(self._directory)
         while True:
             path = self._directory / file_name(self._session_id, self.index)
             try:
@@ -111,18 +111,6 @@ def _close_last_line(fd: int) -> None:
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         os.write(fd, b"\n")
-
-
-def make_private_directories(directory: Path) -> None:
-    """Make the directory and its missing parents, for the user alone.
-
-    Raises:
-        OSError: one cannot be made.
-    """
-    # Path.mkdir(parents=True) applies the mode to the last directory only.
-    missing = [place for place in (directory, *directory.parents) if not place.exists()]
-    for place in reversed(missing):
-        place.mkdir(_PRIVATE_DIRECTORY, exist_ok=True)
 
 
 def _save(fd: int, entry: Path | None) -> None:

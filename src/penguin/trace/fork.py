@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from penguin.private import private_directory
 from penguin.protocol.codec import encode
 from penguin.protocol.errors import ResumeError
 from penguin.protocol.messages import (
@@ -22,7 +23,6 @@ from penguin.protocol.messages import (
     ToolCall,
     ToolCallOutput,
 )
-from penguin.trace.append_file import make_private_directories
 from penguin.trace.names import trace_path
 from penguin.trace.reader import TraceReader
 
@@ -153,7 +153,7 @@ def _moved(line: bytes, plan: ForkPlan) -> bytes:
 
 
 def _write(path: Path, lines: Iterator[bytes]) -> Path:
-    make_private_directories(path.parent)
+    private_directory(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

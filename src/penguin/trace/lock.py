@@ -14,8 +14,8 @@ from typing import Self
 
 import msgspec
 
+from penguin.private import private_directory
 from penguin.protocol.errors import SessionLocked
-from penguin.trace.append_file import make_private_directories
 
 _OWNER_LIMIT = 4096
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -96,7 +96,7 @@ class SessionLock:
         self.release()
 
     def _locked_file(self) -> int:
-        make_private_directories(self.path.parent)
+        private_directory(self.path.parent)
         while True:
             # Not inheritable (Python's default): a command the session started and that outlives it must not keep
             # the lock. flock and not lockf: that one lets the same process in twice.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penguin.environment.checkpoints.manifest import MissingContent, digest_of
-from penguin.environment.checkpoints.places import private_directory
+from penguin.private import private_directory
 
 _CHUNK = 1024 * 1024
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

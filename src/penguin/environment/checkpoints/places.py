@@ -13,18 +13,6 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BELOW = _DIRECTORY | os.O_NOFOLLOW
 
 
-def private_directory(path: Path) -> Path:
-    """Make a directory and what is missing above it, for this user alone.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    # mkdir(parents=True) gives the mode to the last one only.
-    for missing in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
-        missing.mkdir(mode=0o700, exist_ok=True)
-    return path
-
-
 def checked_name(name: bytes) -> bytes:
     """A name that means something in its own directory.
 

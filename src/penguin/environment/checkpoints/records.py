@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from penguin.environment.checkpoints.places import private_directory
+from penguin.private import private_directory
 
 _NUMBERED = re.compile(r"(\d{4,})\.json")
 
@@ -89,13 +89,23 @@ class SessionRecords:
         """The number of the next task."""
         return max((number for number, _ in self._numbered()), default=0) + 1
 
+    def add(self, record: TaskRecord) -> None:
+        """Note a task that changed nothing: at a third of what :meth:`write` costs, as a torn note is passed over.
+
+        Raises:
+            FileExistsError: the number is taken.
+            OSError: the disk refuses.
+        """
+        with (private_directory(self.directory) / _file_name(record.number)).open("xb", buffering=0) as file:
+            file.write(msgspec.json.encode(record))
+
     def write(self, record: TaskRecord) -> None:
         """Note a task, or replace what was noted of it.
 
         Raises:
             OSError: the disk refuses.
         """
-        self._replace(f"{record.number:04d}.json", msgspec.json.encode(record))
+        self._replace(_file_name(record.number), msgspec.json.encode(record))
 
     def steps(self) -> list[UndoStep]:
         """The undos that can be taken back, the last one last."""
@@ -144,6 +154,10 @@ class SessionRecords:
         temporary = private_directory(self.directory) / f".{name}.{os.getpid()}-{os.urandom(4).hex()}"
         temporary.write_bytes(data)
         temporary.replace(self.directory / name)
+
+
+def _file_name(number: int) -> str:
+    return f"{number:04d}.json"
 
 
 def timestamp() -> str:

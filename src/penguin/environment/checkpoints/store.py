@@ -27,9 +27,9 @@ import msgspec
 
 from penguin.environment.checkpoints.manifest import Manifest, MissingContent, digest_of, packed, unpacked
 from penguin.environment.checkpoints.objects import Objects
-from penguin.environment.checkpoints.places import private_directory
 from penguin.environment.checkpoints.scan import Scan, Seen, Stopped, Wish
 from penguin.environment.checkpoints.stat_cache import StatCache
+from penguin.private import private_directory
 
 _LOCK_POLL_S = 0.02
 _LONGEST_NAME = 80

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import anyio.to_thread
 from msgspec.structs import replace as changed
 
 from penguin.detached import start_detached
 from penguin.environment.checkpoints.limits import CheckpointConfig, Limits
 from penguin.environment.checkpoints.records import SessionRecords, TaskRecord, timestamp
 from penguin.environment.checkpoints.scan import Stopped, Wish
-from penguin.environment.checkpoints.store import CheckpointStore
+from penguin.environment.checkpoints.store import CheckpointStore, WorkspaceStore
 from penguin.environment.function_tool import call_in_daemon_thread
 from penguin.protocol.interfaces import TaskStart
 
@@ -41,7 +42,6 @@ class TaskCheckpoints:
     def __init__(self, config: CheckpointConfig, workspace: Path, session_id: str) -> None:
         self._config = config
         self._store = CheckpointStore(config.directory)
-        self._part = self._store.of(workspace)
         self._workspace = workspace
         self._records = SessionRecords(self._store.sessions / session_id)
         self._taking = anyio.Lock()
@@ -84,7 +84,11 @@ class TaskCheckpoints:
         self._clearing.set()
         stopped, record = threading.Event(), self._record
         try:
-            await _in_thread(lambda: self._note_end(record or self._new_record(start), stopped))
+            if record is None:
+                # A thread of anyio's own is enough for one small file, and is there already.
+                await anyio.to_thread.run_sync(self._note_unchanged, start, abandon_on_cancel=True)
+            else:
+                await _in_thread(lambda: self._note_end(record, stopped))
         except Exception as error:  # noqa: BLE001 - the task is over, whatever is wrong with its note
             _log.warning("the end of a task could not be noted for undo", exc_info=error)
         finally:
@@ -96,7 +100,7 @@ class TaskCheckpoints:
         try:
             with self._store.adding(stopped):
                 record = self._new_record(start)
-                snapshot = self._part.take(self._wish(self._config.limits, stopped))
+                snapshot = self._part().take(self._wish(self._config.limits, stopped))
                 top = next((each.why for each in snapshot.seen.manifest.skipped if not each.path), None)
                 if top is not None:
                     return changed(record, problem=f"the workspace is not covered: {top}")
@@ -109,14 +113,22 @@ class TaskCheckpoints:
             words = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
             return changed(self._new_record(start), problem=words)
 
+    def _note_unchanged(self, start: TaskStart) -> None:
+        # Without the store's lock: this names no content that could be cleared away.
+        self._records.add(self._new_record(start))
+        self._records.forget_steps()
+
     def _note_end(self, record: TaskRecord, stopped: threading.Event) -> None:
         with self._store.adding(stopped):
             self._note(changed(record, after=self._state_at_end(stopped)) if record.before else record)
 
     def _state_at_end(self, stopped: threading.Event) -> str:
         """The manifest of now; empty when that takes too long, since half of one would make changes up."""
-        snapshot = self._part.take(self._wish(replace(self._config.limits, seconds=_END_S), stopped))
+        snapshot = self._part().take(self._wish(replace(self._config.limits, seconds=_END_S), stopped))
         return snapshot.name if snapshot.seen.in_time else ""
+
+    def _part(self) -> WorkspaceStore:
+        return self._store.of(self._workspace)
 
     def _new_record(self, start: TaskStart) -> TaskRecord:
         return TaskRecord(

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penguin.protocol.events import TokenCounts
 from penguin.testing.replies import Refusal, Style
 from penguin.testing.turns import Call, Pause, Say, Think, Turn, usage
 
-Streamed: TypeAlias = bytes | Pause
+# json.dumps with options builds a new encoder for every call, which is most of the cost of a small event.
+encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What follows is due this many seconds after what went before was due: the pace does not drift."""
+
+    seconds: float
+
+
+Streamed: TypeAlias = bytes | Pause | Beat
 """The bytes of some events, or a wait before the next."""
+
+
+def beat(seconds: float) -> Iterator[Beat]:
+    """A beat, none for 0."""
+    if seconds > 0:
+        yield Beat(seconds)
 
 
 @dataclass(frozen=True, slots=True)

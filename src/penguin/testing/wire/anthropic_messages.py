@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penguin.testing.replies import Refusal
 from penguin.testing.turns import Block, Call, Pause, Say, Think, pieces
-from penguin.testing.wire import Saying, Streamed, Wire, content_of
+from penguin.testing.wire import Saying, Streamed, Wire, beat, content_of, encode
 
 ERROR_TYPES: Final = {
     400: "invalid_request_error",
@@ -37,7 +37,7 @@ _FIRST_SERVER_ERROR: Final = 500
 def events(saying: Saying) -> Iterator[Streamed]:
     """The events of a turn, ``message_stop`` at the end."""
     stream = _Stream(saying.style.line_end)
-    yield from _wait(saying.turn.delay)
+    yield from beat(saying.turn.delay)
     usage = _usage(saying) | {"output_tokens": 1}
     yield stream.event("message_start", {"message": _message(saying, [], None, usage)})
     yield stream.event("ping", {})
@@ -128,7 +128,7 @@ def _pieces(stream: _Stream, saying: Saying, index: int, names: tuple[str, str],
     before, after = stream.deltas(index, *names)
     in_one = names[0] == "input_json_delta" and saying.style.whole_calls
     for piece in [text] if in_one else pieces(text, saying.turn.delta_size):
-        yield from _wait(saying.turn.delta_delay)
+        yield from beat(saying.turn.delta_delay)
         yield before + _json(piece) + after
 
 
@@ -222,14 +222,5 @@ def _error(kind: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_scripted"}
 
 
-def _wait(seconds: float) -> Iterator[Pause]:
-    if seconds > 0:
-        yield Pause(seconds)
-
-
-# json.dumps with options builds a new encoder for every call, which is most of the cost of a small chunk.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 def _json(value: object) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")
+    return encode(value).encode("utf-8", "surrogatepass")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from penguin.testing.replies import Refusal
 from penguin.testing.turns import Block, Call, Pause, Say, Think, pieces
-from penguin.testing.wire import Saying, Streamed, Wire, content_of
+from penguin.testing.wire import Saying, Streamed, Wire, beat, content_of, encode
 
 _REASONS: Final = {"length": "MAX_TOKENS", "content_filter": "SAFETY", "tool_calls": "STOP"}
 _STATUSES: Final = {
@@ -33,13 +33,13 @@ _STATUSES: Final = {
 
 def events(saying: Saying) -> Iterator[Streamed]:
     """The chunks of a turn; each carries the usage so far, the last one the reason."""
-    yield from _wait(saying.turn.delay)
+    yield from beat(saying.turn.delay)
     for position, block in enumerate(saying.turn.blocks):
         if isinstance(block, Pause):
             yield block
             continue
         for part in _parts(saying, position, block):
-            yield from _wait(saying.turn.delta_delay)
+            yield from beat(saying.turn.delta_delay)
             yield _chunk(saying, [part])
     reason, message = _ending(saying)
     if reason:
@@ -156,14 +156,5 @@ def _usage(saying: Saying, *, last: bool) -> dict[str, Any]:
     return {"promptTokenCount": given, **said, **thought, **cached}
 
 
-def _wait(seconds: float) -> Iterator[Pause]:
-    if seconds > 0:
-        yield Pause(seconds)
-
-
-# json.dumps with options builds a new encoder for every call, which is most of the cost of a small chunk.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 def _json(value: object) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")
+    return encode(value).encode("utf-8", "surrogatepass")

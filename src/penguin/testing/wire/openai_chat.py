@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from penguin.testing.replies import Refusal
 from penguin.testing.turns import Block, Call, Pause, Say, Think, pieces
-from penguin.testing.wire import Saying, Streamed, Wire, content_of
+from penguin.testing.wire import Saying, Streamed, Wire, beat, content_of, encode
 
 _THINK_TAGS: Final = "<think>"
 _USUAL_TYPE: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -18,7 +17,7 @@ _FIRST_SERVER_ERROR: Final = 500
 def events(saying: Saying) -> Iterator[Streamed]:
     """The chunks of a turn, ``[DONE]`` at the end."""
     stream = _Stream(saying)
-    yield from _wait(saying.turn.delay)
+    yield from beat(saying.turn.delay)
     yield stream.chunk({"role": "assistant", "content": ""})
     numbers = _call_numbers(saying.turn.blocks)
     for position, block in enumerate(saying.turn.blocks):
@@ -104,7 +103,7 @@ def _words(stream: _Stream, saying: Saying, block: Say | Think) -> Iterator[Stre
     text = f"<think>{block.thinking}</think>" if in_tags and isinstance(block, Think) else content_of(block)
     fidelity = dict(block.fidelity or {})
     for piece in pieces(text, saying.turn.delta_size):
-        yield from _wait(saying.turn.delta_delay)
+        yield from beat(saying.turn.delta_delay)
         yield stream.chunk({key: piece, **fidelity})
         fidelity = {}
     if fidelity:
@@ -115,12 +114,12 @@ def _call(stream: _Stream, saying: Saying, number: int, call_id: str, call: Call
     index = {"index": number} if saying.style.call_index else {}
     opening = {**index, "id": call_id, "type": "function", **(call.fidelity or {})}
     if saying.style.whole_calls:
-        yield from _wait(saying.turn.delta_delay)
+        yield from beat(saying.turn.delta_delay)
         yield stream.chunk({"tool_calls": [{**opening, "function": {"name": call.name, "arguments": call.arguments}}]})
         return
     yield stream.chunk({"tool_calls": [{**opening, "function": {"name": call.name, "arguments": ""}}]})
     for piece in pieces(call.arguments, saying.turn.delta_size):
-        yield from _wait(saying.turn.delta_delay)
+        yield from beat(saying.turn.delta_delay)
         yield stream.chunk({"tool_calls": [{**index, "function": {"arguments": piece}}]})
 
 
@@ -179,14 +178,5 @@ def _usage(saying: Saying) -> dict[str, Any]:
     }
 
 
-def _wait(seconds: float) -> Iterator[Pause]:
-    if seconds > 0:
-        yield Pause(seconds)
-
-
-# json.dumps with options builds a new encoder for every call, which is most of the cost of a small chunk.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 def _json(value: object) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")
+    return encode(value).encode("utf-8", "surrogatepass")

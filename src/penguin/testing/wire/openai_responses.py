@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penguin.testing.turns import Block, Call, Pause, Say, Think, pieces
-from penguin.testing.wire import Saying, Streamed, Wire, content_of
+from penguin.testing.wire import Saying, Streamed, Wire, beat, content_of, encode
 from penguin.testing.wire.openai_chat import refusal
 
 _CUTS: Final = {"length": "max_output_tokens", "max_output_tokens": "max_output_tokens"}
@@ -18,7 +17,7 @@ _NONE: Final[dict[str, Any]] = {}
 def events(saying: Saying) -> Iterator[Streamed]:
     """The events of a turn, numbered in sequence; the last one carries the whole response."""
     stream = _Stream(saying)
-    yield from _wait(saying.turn.delay)
+    yield from beat(saying.turn.delay)
     yield stream.lifecycle("response.created", "in_progress", [])
     yield stream.lifecycle("response.in_progress", "in_progress", [])
     spoken = [position for position, block in enumerate(saying.turn.blocks) if not isinstance(block, Pause)]
@@ -164,7 +163,7 @@ class _Item:
 
     def _deltas(self, stream: _Stream, kind: str, begin: dict[str, Any]) -> Iterator[Streamed]:
         for piece in pieces(content_of(self.block), self.saying.turn.delta_size):
-            yield from _wait(self.saying.turn.delta_delay)
+            yield from beat(self.saying.turn.delta_delay)
             yield stream.event(kind, **begin, delta=piece)
 
 
@@ -234,14 +233,5 @@ def _usage(saying: Saying) -> dict[str, Any]:
     }
 
 
-def _wait(seconds: float) -> Iterator[Pause]:
-    if seconds > 0:
-        yield Pause(seconds)
-
-
-# json.dumps with options builds a new encoder for every call, which is most of the cost of a small event.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 def _json(value: object) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")
+    return encode(value).encode("utf-8", "surrogatepass")
