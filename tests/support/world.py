@@ -616,8 +616,10 @@ class World:
     def _die(self, writer: TraceWriter, message: Message) -> None:
         self.dead = True
         if writer.path is not None and writer.path.exists() and self.torn:
+            whole = writer.path.read_bytes().endswith(b"\n")
             with writer.path.open("ab") as file:
-                file.write(message.line[: self.torn])
+                # As the writer does before it goes on with a file whose last line was torn.
+                file.write((b"" if whole else b"\n") + message.line[: self.torn])
         asyncio.get_running_loop().call_soon(self.open.interrupt)
 
     # --- what must hold ----------------------------------------------------------------------------

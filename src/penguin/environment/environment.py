@@ -291,7 +291,7 @@ class Environment:
                     await _close(part)
 
     def _parts(self) -> list[object]:
-        return [*self.setup.shared.values(), *self._own.values(), *((self._mcp,) if self._mcp else ())]
+        return [*self.setup.shared.values(), *self._own.values(), *filter(None, (self._mcp, self._checkpoints))]
 
 
 async def _close(part: Closable) -> None:

@@ -19,6 +19,9 @@ from penguin.protocol.interfaces import Emit, GenerateRequest, LLMOutcome, Model
 from penguin.protocol.messages import Message, Text, Thinking, ToolCall, ToolCallOutput
 from penguin.testing.turns import Block, Call, Fault, Pause, Say, Think, Turn, TurnLike, as_turn, pieces, usage
 
+_MOST_AT_ONCE = 16
+"""How many overdue deltas a reader gets before others have their turn."""
+
 _Spoken: TypeAlias = Say | Think | Call
 _AllocateId: TypeAlias = Callable[[str | None], str]
 _RefusalKind: TypeAlias = Literal["unknown", "bad_request"]
@@ -262,10 +265,13 @@ class _Stage:
 
     async def _keep_pace(self, delay: float) -> None:
         # A provider's pace does not depend on how busy its reader is: each delta has a time of its own, and one that
-        # is late does not make the next one late.
+        # is late does not make the next one late. A busy reader finds what is overdue all at once, as in a socket.
         self._due += delay
         wait = self._due - anyio.current_time() if delay > 0 else 0
-        await (anyio.sleep(wait) if wait > 0 else anyio.lowlevel.checkpoint())
+        if wait > 0:
+            await anyio.sleep(wait)
+        elif delay <= 0 or self._deltas % _MOST_AT_ONCE == 0:
+            await anyio.lowlevel.checkpoint()
 
     @staticmethod
     async def _pause(step: _Step) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -104,6 +105,17 @@ async def test_each_task_has_its_own_and_one_that_only_looks_is_noted_without_an
     assert len(tasks(keeper)) == 3
 
 
+async def test_tasks_that_change_nothing_are_noted_in_their_order_though_nobody_waits(
+    keeper: Keeper, make: MakeDesk
+) -> None:
+    desk = make()
+    for number in range(4):
+        desk.environment.begin_task(replace(START, title=str(number)))
+        await desk.environment.end_task()
+    await desk.environment.aclose()
+    assert [(task.number, task.title) for task in tasks(keeper)] == [(n + 1, str(n)) for n in range(4)]
+
+
 async def test_calls_at_the_same_time_wait_for_one_checkpoint(keeper: Keeper, make: MakeDesk) -> None:
     keeper.write("a", "one")
     desk = make()
@@ -199,6 +211,7 @@ async def test_E10_an_interruption_does_not_wait_for_it_and_nothing_runs_or_is_n
     assert not (keeper.workspace / "a").exists()
     gate.opened.set()
     await desk.environment.end_task()
+    await desk.environment.aclose()
     assert [task.before for task in tasks(keeper)] == [""]
 
 

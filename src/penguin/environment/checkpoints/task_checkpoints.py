@@ -24,6 +24,8 @@ from penguin.protocol.interfaces import TaskStart
 _END_S = 2.0
 """How long (s) a task's end may be held up; what takes longer is noted as not seen."""
 
+_NOT_NOTED = "the end of a task could not be noted for undo"
+
 _log = logging.getLogger("penguin.environment")
 Result = TypeVar("Result")
 
@@ -51,6 +53,8 @@ class TaskCheckpoints:
         self._record: TaskRecord | None = None
         self._said: set[str] = set()
         self._looked = False
+        self._noted = anyio.Event()
+        self._noted.set()
 
     def begin_task(self, start: TaskStart) -> None:
         """A task begins; nothing is written yet."""
@@ -65,6 +69,7 @@ class TaskCheckpoints:
         cancellation, which leaves the task without a checkpoint, as if it had not been asked for.
         """
         async with self._taking:
+            await self._noted.wait()
             start, stopped = self._start, self._stopped
             if start is None or self._record is not None:
                 return None
@@ -77,22 +82,30 @@ class TaskCheckpoints:
         return self._told_once(self._record.problem)
 
     async def end_task(self) -> None:
-        """Note the task, and what it left behind if it changed anything. Never raises but a cancellation."""
+        """Note the task, and what it left behind if it changed anything. Never raises but a cancellation.
+
+        Nobody waits for the note of a task that changed nothing; what comes next in this session does.
+        """
         start, self._start = self._start, None
         if start is None:
             return
         self._clearing.set()
-        stopped, record = threading.Event(), self._record
+        await self._noted.wait()
+        record = self._record
+        if record is None:
+            self._note_in_background(start)
+            return
+        stopped = threading.Event()
         try:
-            if record is None:
-                # A thread of anyio's own is enough for one small file, and is there already.
-                await anyio.to_thread.run_sync(self._note_unchanged, start, abandon_on_cancel=True)
-            else:
-                await _in_thread(lambda: self._note_end(record, stopped))
+            await _in_thread(lambda: self._note_end(record, stopped))
         except Exception as error:  # noqa: BLE001 - the task is over, whatever is wrong with its note
-            _log.warning("the end of a task could not be noted for undo", exc_info=error)
+            _log.warning(_NOT_NOTED, exc_info=error)
         finally:
             stopped.set()
+
+    async def aclose(self) -> None:
+        """Wait until the last task is noted."""
+        await self._noted.wait()
 
     # --- in the worker thread -----------------------------------------------------------------------------
 
@@ -155,6 +168,20 @@ class TaskCheckpoints:
             return None
         self._said.add(problem)
         return f"[no checkpoint: {problem}; the changes of this task cannot be undone]"
+
+    def _note_in_background(self, start: TaskStart) -> None:
+        self._noted = noted = anyio.Event()
+
+        async def in_background() -> None:
+            try:
+                # A thread of anyio's own is enough for one small file, and is there already.
+                await anyio.to_thread.run_sync(self._note_unchanged, start, abandon_on_cancel=True)
+            except Exception as error:  # noqa: BLE001 - see above
+                _log.warning(_NOT_NOTED, exc_info=error)
+            finally:
+                noted.set()
+
+        start_detached(in_background, "note a task for undo")
 
     def _clear_away(self) -> None:
         """Old checkpoints go while the task works; nobody waits for it, and the next session takes up what it left."""
