@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from penguin.agent.assembly import Assembly, Parts
+from penguin.agent.assembly import Assembly
+from penguin.agent.blueprints import Blueprints
+from penguin.agent.parts import Parts
 from penguin.engine.budget import Limits
 from penguin.protocol.errors import ConfigError, ResumeError, SessionBusy
 from penguin.protocol.interfaces import EnvironmentInterface, LLMInterface, ModelFactory
@@ -188,7 +190,7 @@ class Agent:
         source = self._existing(session_id)
         files = files_of(self.paths.traces, source)
         copy = new_session_id()
-        other = self._assembly().identity(provider, model_id)
+        other = self._blueprints().identity(provider, model_id)
         from penguin.trace.fork import ForkPlan, fork_trace  # noqa: PLC0415 - few processes fork a session
 
         plan = ForkPlan(
@@ -199,7 +201,7 @@ class Agent:
             model_id=model_id,
             workspace=None if workspace_dir is None else str(self._workspace(workspace_dir)),
             scratchpads=(self.paths.scratchpad(source), self.paths.scratchpad(copy)),
-            drop_fidelity=other is not None and other != self._assembly().recorded_identity(files[-1]),
+            drop_fidelity=other is not None and other != self._blueprints().recorded_identity(files[-1]),
         )
         fork_trace(files, plan)
         return copy
@@ -331,10 +333,13 @@ class Agent:
         from penguin.agent.replay import replay  # noqa: PLC0415 - few processes replay a trace
 
         files = [session] if isinstance(session, Path) else files_of(self.paths.traces, self._existing(session))
-        return replay(files, self._assembly().recorded_config)
+        return replay(files, self._blueprints().recorded_config)
 
     def _assembly(self) -> Assembly:
         return Assembly(self.paths, self.project, self.config, self.environ)
+
+    def _blueprints(self) -> Blueprints:
+        return Blueprints(self.paths, self.project, self.config, self.environ)
 
     def _existing(self, session_id: str | None) -> str:
         """The session that is meant: by its id, the end of one, or the latest that is no subagent's."""
