@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penguin.environment.policy import reader
+from penguin.environment.policy import reader, words
 from penguin.environment.policy.reader import read_command_line
 
 
@@ -164,11 +164,12 @@ plain_words = st.sampled_from(
 
 
 @given(st.lists(plain_words, min_size=1, max_size=6), st.sampled_from([" ", "  ", "\t"]))
-def test_the_short_way_to_words_reads_what_the_syntax_tree_says(words: list[str], blank: str) -> None:
-    cmd = blank.join(["ls", *words])
+def test_the_short_way_to_words_reads_what_the_syntax_tree_says(arguments: list[str], blank: str) -> None:
+    cmd = blank.join(["ls", *arguments])
     quick = read_command_line(cmd)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "easy_words", lambda _source: None)
+        patch.setattr(words, "easy_word", lambda _source: None)
         assert read_command_line(cmd) == quick
 
 

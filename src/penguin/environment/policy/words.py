@@ -48,11 +48,8 @@ class WordReader:
 
     def word(self, nodes: list[Node]) -> Word:
         """The word that these adjacent nodes make."""
-        if len(nodes) == 1 and nodes[0].type == "word":
-            raw = self._source[nodes[0].start_byte : nodes[0].end_byte]
-            if _PLAIN.fullmatch(raw):
-                text = raw.decode()
-                return Word(text, text, "literal")
+        if nodes and (easy := easy_word(self._source[nodes[0].start_byte : nodes[-1].end_byte])) is not None:
+            return easy
         return _joined([piece for node in nodes for piece in self._pieces(node)])
 
     def _pieces(self, node: Node) -> list[_Piece]:
@@ -95,7 +92,9 @@ class WordReader:
 
     def _string_text(self, start: int, end: int) -> _Piece:
         text = self._source[start:end].decode(errors="replace")
-        return _quoted(_ESCAPED_IN_STRING.sub(lambda found: found[1].strip("\n"), text))
+        if "\\" in text:
+            text = _ESCAPED_IN_STRING.sub(lambda found: found[1].strip("\n"), text)
+        return _quoted(text)
 
     def _computed(self, node: Node) -> _Piece:
         self._collect_substitutions(node)
@@ -130,6 +129,14 @@ def easy_words(source: bytes) -> list[Word] | None:
         Word(text, text, "literal") if _is_bare(text) else _easy_word(text)
         for text in _EASY_WORD_TEXT.findall(source.decode(errors="replace"))
     ]
+
+
+def easy_word(source: bytes) -> Word | None:
+    """The same for a single word."""
+    if _PLAIN.fullmatch(source):
+        text = source.decode()
+        return Word(text, text, "literal")
+    return _easy_word(source.decode(errors="replace")) if _EASY_WORD.fullmatch(source) else None
 
 
 def _easy_word(written: str) -> Word:
