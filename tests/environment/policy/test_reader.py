@@ -163,9 +163,13 @@ plain_words = st.sampled_from(
 )
 
 
-@given(st.lists(plain_words, min_size=1, max_size=6), st.sampled_from([" ", "  ", "\t"]))
-def test_the_short_way_to_words_reads_what_the_syntax_tree_says(arguments: list[str], blank: str) -> None:
-    cmd = blank.join(["ls", *arguments])
+@given(
+    st.lists(plain_words, min_size=1, max_size=6),
+    st.sampled_from([" ", "  ", "\t"]),
+    st.sampled_from(["", " $(true)", " *.c", " >out", "\\\n x"]),
+)
+def test_the_short_way_to_words_reads_what_the_syntax_tree_says(arguments: list[str], blank: str, end: str) -> None:
+    cmd = blank.join(["ls", *arguments]) + end
     quick = read_command_line(cmd)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "easy_words", lambda _source: None)
