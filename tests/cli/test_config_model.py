@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from pathlib import Path
 
@@ -96,8 +97,39 @@ def test_detect_names_protocol_models_and_the_command_to_connect(penguin: Pengui
     assert said.status == 0, said.err
     assert f"sure: openai-chat at {server.url}/v1" in said.out
     assert "models: small, big one" in said.out
-    assert f"--model-id small --client-type openai-chat \\\n      --base-url {server.url}/v1" in said.out
+    assert f"--model-id small --client-type openai-chat --base-url {server.url}/v1 --api-key KEY" in said.out
     assert without_scheme.out == said.out
+
+
+@pytest.mark.parametrize("evil", ["m; touch PWNED #", "$(touch PWNED)", "it's `here`"])
+def test_L7_the_command_that_is_offered_is_safe_whatever_a_server_calls_its_models(
+    penguin: Penguin, monkeypatch: pytest.MonkeyPatch, evil: str
+) -> None:
+    listed = {"object": "list", "data": [{"id": evil}]}
+    with serving_table(Table({"/v1/models": (200, listed)})) as server:
+        monkeypatch.setattr(probing, "local_places", lambda: {"vllm": f"{server.url}/v1"})
+        for said in (penguin("config", "model", "detect", server.url), penguin("doctor")):
+            (command,) = [
+                line
+                for line in said.out.splitlines()
+                if "config model add" in line and "--model-id" in line and "MODEL" not in line
+            ]
+            words = shlex.split(command)
+            assert words[words.index("--model-id") + 1] == evil
+
+
+@pytest.mark.parametrize("evil", ["a\x1b[2Jb", "a\nb", "a\x9bb", "a\u202eb"])
+def test_L7_a_name_with_control_characters_is_not_offered_and_it_is_said_why(
+    penguin: Penguin, monkeypatch: pytest.MonkeyPatch, evil: str
+) -> None:
+    only, another = ({"object": "list", "data": [{"id": name} for name in names]} for names in ([evil], [evil, "good"]))
+    for listed, offered in ((only, "--model-id MODEL"), (another, "--model-id good")):
+        with serving_table(Table({"/v1/models": (200, listed)})) as server:
+            monkeypatch.setattr(probing, "local_places", lambda place=f"{server.url}/v1": {"vllm": place})
+            for said in (penguin("config", "model", "detect", server.url), penguin("doctor")):
+                assert offered in said.out
+                assert "the name of 1 model cannot be printed" in said.out
+                assert evil not in said.out
 
 
 def test_detect_of_nothing_is_one_message(penguin: Penguin) -> None:
@@ -249,3 +281,25 @@ def test_doctor_finds_a_server_that_runs_and_says_how_to_use_it(
     assert after.status == 0, after.out
     assert "lmstudio runs at" in after.out
     assert command not in after.out
+
+
+def test_doctor_offers_no_model_for_embeddings_or_speech(penguin: Penguin, monkeypatch: pytest.MonkeyPatch) -> None:
+    useless = ["text-embedding-nomic-embed-text-v1.5", "bge-reranker-v2-m3", "whisper-large-v3", "kokoro-tts"]
+    for names, offered in (([*useless, "qwen3-8b"], "--model-id qwen3-8b"), (useless, "--model-id MODEL")):
+        listed = {"object": "list", "data": [{"id": name} for name in names]}
+        with serving_table(Table({"/v1/models": (200, listed)})) as server:
+            monkeypatch.setattr(probing, "local_places", lambda place=f"{server.url}/v1": {"lmstudio": place})
+            said = penguin("doctor")
+        assert f"--provider lmstudio {offered} --set-default" in said.out
+        assert ("not for conversations" in said.out) is (names is useless)
+
+
+def test_doctor_tells_of_a_server_that_wants_a_key_and_where_the_key_goes(
+    penguin: Penguin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving_table(Table({}, (401, {"error": "Unauthorized"}))) as server:
+        monkeypatch.setattr(probing, "local_places", lambda: {"vllm": f"{server.url}/v1"})
+        said = penguin("doctor")
+    assert f"at {server.url}/v1, where vllm usually is, wants a key" in said.out
+    assert "--provider vllm --model-id MODEL --api-key KEY --set-default" in said.out
+    assert f"penguin config model detect {server.url}/v1 --api-key KEY" in said.out

@@ -170,3 +170,27 @@ async def test_local_servers_are_found_side_by_side_and_other_services_are_not()
             seconds=0.3,
         )
     assert [(each.provider, each.models) for each in found] == [("llamacpp", ("small", "large"))]
+
+
+async def test_a_local_server_that_wants_a_key_is_found_and_a_web_page_with_a_password_is_not() -> None:
+    with (
+        serving_table(Table({}, (401, {"error": "Unauthorized"}))) as vllm,
+        serving_table(Table({}, (401, {"error": {"message": "Invalid API Key", "code": 401}}))) as llama,
+        serving_table(Table({}, (403, b"<html>log in</html>"))) as web,
+        serving_table(Table({}, (500, {"error": "broken"}))) as broken,
+    ):
+        places = {"vllm": vllm, "llamacpp": llama, "ollama": web, "lmstudio": broken}
+        found = await find_local_servers({name: f"{table.url}/v1" for name, table in places.items()})
+    assert [(each.provider, each.models, each.wants_key) for each in found] == [
+        ("vllm", (), True),
+        ("llamacpp", (), True),
+    ]
+
+
+@pytest.mark.parametrize("strange", [None, 7, "", ["a"]])
+async def test_what_is_no_name_does_not_become_the_name_of_a_model(strange: object) -> None:
+    listed = {"object": "list", "data": [{"id": strange}, {"id": "small"}, "large", {}]}
+    with serving_table(Table({"/v1/models": (200, listed)})) as server:
+        (found,) = await find_local_servers({"ollama": f"{server.url}/v1"})
+        assert found.models == ("small",)
+        assert (await detect(server.url)).candidates[0].models == ("small",)

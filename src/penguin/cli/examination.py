@@ -5,7 +5,6 @@ from __future__ import annotations
 import locale
 import os
 import platform
-import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from penguin._version import VERSION
 from penguin.agent.configured_tools import configured_tools
 from penguin.agent.model_report import ModelReport, keys_in, report_models
+from penguin.cli.connecting import command_to_connect, model_to_offer
 from penguin.cli.render.text import one_line
 from penguin.protocol.errors import ConfigError
 from penguin.state.agent_files import AgentConfig, read_agent_config, unknown_agent_keys
@@ -137,21 +137,25 @@ def _local_servers(project: ProjectConfig) -> Iterator[Finding]:
     from penguin.agent.probing import running_servers  # noqa: PLC0415 - nothing else here opens a connection
 
     for server in running_servers():
-        names = ", ".join(map(one_line, server.models[:_NAMED])) or "no model"
-        more = f" and {len(server.models) - _NAMED} more" if len(server.models) > _NAMED else ""
         connected = any(entry.provider == server.provider for entry in project.models) or any(
             (entry.base_url or "").rstrip("/") == server.base_url for entry in project.models
         )
-        yield Finding(
-            "good",
-            f"{server.provider} runs at {server.base_url} with {names}{more}",
-            "" if connected else _connect(server),
-        )
+        advice = "" if connected else _connect(server)
+        if server.wants_key:
+            text = f"something at {server.base_url}, where {server.provider} usually is, wants a key"
+            yield Finding("good", text, advice)
+            continue
+        names = ", ".join(map(one_line, server.models[:_NAMED])) or "no model"
+        more = f" and {len(server.models) - _NAMED} more" if len(server.models) > _NAMED else ""
+        yield Finding("good", f"{server.provider} runs at {server.base_url} with {names}{more}", advice)
 
 
 def _connect(server: LocalServer) -> str:
-    model = shlex.quote(server.models[0]) if server.models else "MODEL"
-    return f"penguin config model add --provider {server.provider} --model-id {model} --set-default"
+    model, remark = model_to_offer(server.models)
+    command = command_to_connect(server.provider, model, api_key=server.wants_key)
+    if server.wants_key:
+        remark = f"its models: penguin config model detect {server.base_url} --api-key KEY"
+    return command + (f"\n    ({remark})" if remark else "")
 
 
 def _shell() -> Finding:

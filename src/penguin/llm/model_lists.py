@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,12 @@ from msgspec import Struct
 OK = 200
 REFUSED = frozenset({400, 401, 403, 415, 422})
 """What a server says that knows an address and does not like the request."""
+
+
+_OTHER_TRADES = re.compile(
+    r"embed|rerank|whisper|minilm|(?:^|[^a-z])(?:bge|gte|e5|tts|stt|asr|speech|ocr|clip|siglip)(?:$|[^a-z])"
+)
+"""What models are called that turn text into vectors, orders, sound, or the other way round."""
 
 
 class Answer(Struct, frozen=True):
@@ -40,7 +47,7 @@ def openai_models(answer: Answer) -> tuple[str, ...] | None:
         case {"data": [{"type": "model"}, *_]} | {"data": list(), "has_more": _}:
             return None
         case {"data": [{"id": _}, *_] as entries} | {"object": "list", "data": list(entries)}:
-            return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+            return _ids(entries)
         case {"object": "list", "data": None}:  # Ollama without a model
             return ()
         case _:
@@ -51,9 +58,25 @@ def anthropic_models(answer: Answer) -> tuple[str, ...] | None:
     """The ids, when this is a list in Anthropic's words."""
     match answer.document:
         case {"data": [{"type": "model", "id": _}, *_] as entries} | {"data": list(entries), "has_more": _}:
-            return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+            return _ids(entries)
         case _:
             return None
+
+
+def _ids(entries: list[Any]) -> tuple[str, ...]:
+    """Only what is a name: ``null`` turned into text would be offered as a model called None."""
+    ids = (entry.get("id") for entry in entries if isinstance(entry, dict))
+    return tuple(name for name in ids if isinstance(name, str) and name)
+
+
+def holds_conversations(model_id: str) -> bool:
+    """Whether a model is one to talk to, as far as its name says; lists do not tell embeddings and speech apart.
+
+    Example::
+
+        holds_conversations("text-embedding-nomic-embed-text-v1.5")  # False
+    """
+    return _OTHER_TRADES.search(model_id.lower()) is None
 
 
 def gemini_models(answer: Answer) -> tuple[str, ...] | None:
@@ -68,6 +91,15 @@ def gemini_models(answer: Answer) -> tuple[str, ...] | None:
             )
         case _:
             return None
+
+
+def wants_key(answer: Answer) -> bool:
+    """Whether it is the refusal of a model server that was started with a key: JSON with an ``error``.
+
+    Nothing more is asked of it, since vLLM says only ``{"error": "Unauthorized"}``; nothing less, since all kinds
+    of web pages on the usual ports ask for a password.
+    """
+    return answer.status in {401, 403} and isinstance(answer.document, dict) and "error" in answer.document
 
 
 def is_refusal(answer: Answer | None, worded_so: Callable[[Any], bool]) -> bool:

@@ -47,11 +47,12 @@ class Detection(Struct, frozen=True):
 
 
 class LocalServer(Struct, frozen=True):
-    """A server on this machine that lists models, at the usual place of ``provider``."""
+    """A server on this machine at the usual place of ``provider``; one that ``wants_key`` lists no models without."""
 
     provider: str
     base_url: str
     models: tuple[str, ...]
+    wants_key: bool = False
 
 
 async def detect(
@@ -95,8 +96,12 @@ async def find_local_servers(places: Mapping[str, str], *, seconds: float = 0.5)
         if not await _listens(base_url, seconds):
             return
         answer = await asking.get(f"{base_url}/models", {})
-        if isinstance(answer, Answer) and (models := lists.openai_models(answer)) is not None:
+        if not isinstance(answer, Answer):
+            return
+        if (models := lists.openai_models(answer)) is not None:
             found[provider] = LocalServer(provider, base_url, models)
+        elif lists.wants_key(answer):
+            found[provider] = LocalServer(provider, base_url, (), wants_key=True)
 
     try:
         async with anyio.create_task_group() as tasks:

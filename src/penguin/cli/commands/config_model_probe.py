@@ -58,14 +58,18 @@ def _tell(address: str, found: Detection) -> int:
     if not found.candidates:
         print(f"{address} answers, but speaks no protocol that is known here.")
         return 1
-    best = found.candidates[0]
-    model = best.models[0] if best.models else "MODEL"
-    print(
-        "To connect it:\n"
-        f"  penguin config model add --provider custom --model-id {model} --client-type {best.client_type} \\\n"
-        f"      --base-url {best.base_url} --api-key KEY --set-default"
-    )
+    _tell_how_to_connect(found.candidates[0])
     return 0
+
+
+def _tell_how_to_connect(best: Candidate) -> None:
+    from penguin.cli.connecting import command_to_connect, model_to_offer  # noqa: PLC0415 - this command only
+
+    model, remark = model_to_offer(best.models)
+    if remark:
+        print(f"Note: {remark}.")
+    command = command_to_connect("custom", model, client_type=best.client_type, base_url=best.base_url, api_key=True)
+    print(f"To connect it:\n  {command}")
 
 
 def _lines(candidate: Candidate) -> list[str]:
