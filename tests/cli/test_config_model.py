@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import stat
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.cli.conftest import Penguin
 from tests.support.http_table import Table, serving_table
 
 from penguin.agent import probing
+from penguin.cli.commands.config_model import CONTROLS
+from penguin.protocol.interfaces import ThinkingControl
 from penguin.state.paths import ProjectPaths
 from penguin.state.project import ModelRef, Pricing, ProjectConfigFile
 from penguin.testing import call, refuse, serve_in_thread
@@ -46,6 +49,35 @@ def test_add_says_what_nobody_knows_and_how_to_say_it(penguin: Penguin, project:
     assert "Nobody knows" not in told
     (entry,) = ProjectConfigFile(project.config).list_models()
     assert entry.pricing == Pricing(cache_read=0.5, cache_write=5.0, output=25.0)
+
+
+def test_L15_add_overrides_what_the_catalogue_knows_of_thinking_and_output(
+    penguin: Penguin, project: ProjectPaths
+) -> None:
+    named = ("config", "model", "add", "--provider", "google", "--model-id", "gemini-2.5-pro")
+    own = ("--max-output", "9000", "--thinking-levels", "high,low", "--thinking-control", "level")
+    said = penguin(*named, *own)
+    assert said.status == 0, said.err
+    assert "writes up to" not in said.out
+    assert "thinks on" not in said.out
+    (entry,) = ProjectConfigFile(project.config).list_models()
+    assert (entry.max_output, entry.thinking_levels, entry.thinking_control) == (9_000, ("low", "high"), "level")
+    rows = {row.split()[0]: row.split()[1:] for row in penguin("config", "show").out.splitlines()}
+    assert rows["models.google/gemini-2.5-pro.max_output"] == ["9000", str(project.config)]
+    assert rows["models.google/gemini-2.5-pro.thinking_levels"] == ['["low","high"]', str(project.config)]
+    assert rows["models.google/gemini-2.5-pro.thinking_control"] == ["level", str(project.config)]
+    before = project.config.read_text()
+    assert penguin(*named, "--thinking-levels", "low,high").status == 0
+    assert project.config.read_text() == before
+    assert penguin(*named, "--thinking-levels", "").status == 0
+    assert ProjectConfigFile(project.config).list_models()[0].thinking_levels == ()
+    refused = penguin(*named, "--thinking-levels", "low,much")
+    assert refused.status == 2
+    assert "much is no level; the levels are none, low" in refused.err
+
+
+def test_L15_every_control_can_be_named() -> None:
+    assert set(CONTROLS) == set(get_args(ThinkingControl))
 
 
 def test_add_changes_what_is_named_and_nothing_else(penguin: Penguin, project: ProjectPaths) -> None:

@@ -78,6 +78,7 @@ model_id = "b"
 client_type = "ant-messages"
 context_window = 200000
 max_tokens = 8000
+max_output = 64000
 vision = true
 display_name = "B"
 pricing = { unit = "usd_per_mtok", cache_read = 0.3, cache_write = 3, output = 15 }
@@ -86,6 +87,8 @@ base_url = "http://127.0.0.1:1"
 created_at = 2026-01-02T03:04:05Z
 tool_calls = "text"
 thinking_level = "low"
+thinking_levels = ["none", "low"]
+thinking_control = "budget"
 extra_body = { top_k = 1 }
 request_timeout_ms = 600000
 [[command_policy.rules]]
@@ -109,6 +112,7 @@ usd = 0.5
     assert (model.client_type, model.context_window, model.max_tokens) == ("ant-messages", 200_000, 8_000)
     assert model.pricing == Pricing(cache_read=0.3, cache_write=3, output=15)
     assert (model.tool_calls, model.thinking_level, model.extra_body) == ("text", "low", {"top_k": 1})
+    assert (model.max_output, model.thinking_levels, model.thinking_control) == (64_000, ("none", "low"), "budget")
     assert model.created_at.year == 2026
     assert read.command_policy.rules is not None
     assert not read.command_policy.rules[0].enabled
@@ -143,6 +147,14 @@ MODEL = '[[models]]\nprovider = "a"\nmodel_id = "b"\n'
         (
             MODEL + "max_tokens = 0\n",
             "4:1: models[0].max_tokens: found 0 (a number), expected a whole number of at leas",
+        ),
+        (
+            MODEL + 'thinking_levels = ["low", "much"]\n',
+            "4:1: models[0].thinking_levels[1]: found 'much' (text), expected one of high, low, max",
+        ),
+        (
+            MODEL + 'thinking_control = "willpower"\n',
+            "4:1: models[0].thinking_control: found 'willpower' (text), expected one of adaptive, adaptive-between",
         ),
         (MODEL + "vision = 1\n", "4:1: models[0].vision: found 1 (a number), expected true or false"),
         (

@@ -101,9 +101,21 @@ def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str])
     yield _first("api_key", (entry.api_key, ENTRY), *_keys(entry.provider, environ))
     yield _first("context_window", (entry.context_window, ENTRY), (known and known.context_window, CATALOGUE))
     yield _first("max_tokens", (entry.max_tokens, ENTRY), (agent.model.max_tokens, AGENT))
+    yield _first("max_output", (entry.max_output, ENTRY), (known and known.max_output, CATALOGUE))
     yield _first("vision", (entry.vision, ENTRY), (known and known.vision, CATALOGUE), (choice.vision, "default"))
     yield _first("thinking_level", (entry.thinking_level, ENTRY), (agent.model.thinking_level, AGENT))
+    # A provider's own levels and style hold for its models that have none.
+    levels = known.thinking_levels if known else (provider.thinking_levels or None) if provider else None
+    yield _first("thinking_levels", (entry.thinking_levels, ENTRY), (levels, CATALOGUE))
+    yield _first("thinking_control", (entry.thinking_control, ENTRY), (_control(choice), CATALOGUE))
     yield _first("tool_calls", (entry.tool_calls, ENTRY), ("auto", "default"))
+
+
+def _control(choice: ModelChoice) -> str | None:
+    if choice.known and choice.known.thinking_control:
+        return choice.known.thinking_control
+    speaks_chat = choice.provider is not None and choice.client_type in {"openai-chat", "openai"}
+    return choice.provider.thinking_style if choice.provider and speaks_chat else None
 
 
 def _keys(provider: str, environ: Mapping[str, str]) -> list[tuple[str | None, str]]:

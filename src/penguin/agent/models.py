@@ -141,7 +141,8 @@ def model_config(
     key = resolve_api_key(entry.provider, entry.api_key, {**workspace_keys, **environ})
     if key is None and key_needed and _wants_key(choice):
         raise missing_key(entry.provider, entry.model_id, named)
-    limits = [limit for limit in (entry.max_tokens or agent.model.max_tokens, known and known.max_output) if limit]
+    most = entry.max_output or (known.max_output if known else None)
+    limits = [limit for limit in (entry.max_tokens or agent.model.max_tokens, most) if limit]
     return ModelConfig(
         provider=entry.provider,
         model_id=entry.model_id,
@@ -156,6 +157,9 @@ def model_config(
         tool_calls=entry.tool_calls or "auto",
         extra_body=dict(entry.extra_body or {}),
         config_file=named,
+        max_output=entry.max_output,
+        thinking_levels=entry.thinking_levels,
+        thinking_control=entry.thinking_control,
     )
 
 

@@ -33,11 +33,11 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
         return
     if entry.context_window is None and known.context_window:
         yield f"reads {known.context_window:,} tokens"
-    if known.max_output:
+    if entry.max_output is None and known.max_output:
         yield f"writes up to {known.max_output:,}"
     if entry.vision is None:
         yield "takes images" if known.vision else "takes no images"
-    if known.thinking_levels:
+    if entry.thinking_levels is None and known.thinking_levels:
         yield f"thinks on the levels {' '.join(known.thinking_levels)}"
     if entry.pricing is None and (prices := known.pricing) is not None:
         yield (

@@ -14,16 +14,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, convert
 
+from penguin.protocol.interfaces import ThinkingControl
 from penguin.protocol.messages import ThinkingLevel
 
 ThinkingStyle: TypeAlias = Literal["effort", "openrouter", "type", "type-and-effort", "enable"]
-"""How a Chat Completions server is told how much to think: ``reasoning_effort``; ``reasoning.effort``;
-``thinking.type``, alone or with an effort; ``enable_thinking``."""
-
-ThinkingControl: TypeAlias = Literal["budget", "adaptive", "adaptive-on", "adaptive-between-tools", "level"]
-"""How a model behind Anthropic Messages is told how much to think: a budget in tokens, off when left out; an effort,
-off when left out; an effort, off by ``disabled``; an effort, off by ``between_tools``. One that cannot be turned off
-does not list ``none`` among its levels. Gemini knows budgets (2.5) and levels by name (3 and later)."""
+"""Those words of ``ThinkingControl`` that a Chat Completions server understands."""
 
 
 class Pricing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +51,7 @@ class ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A model; sizes in tokens, ``None`` and empty mean not known.
+    """A model; sizes in tokens, ``None`` means not known. One that cannot be told not to think does not list ``none``.
 
     ``checked`` is the day its numbers were compared with a public registry.
     """

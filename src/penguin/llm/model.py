@@ -20,6 +20,7 @@ from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
 from penguin.llm.isolation import View
+from penguin.llm.known import known_of, refuse_unfit_control
 from penguin.llm.limits import (
     CHARACTERS_PER_TOKEN,
     TokenEstimator,
@@ -98,7 +99,8 @@ def create_model(config: ModelConfig) -> LLMInterface:
     """The model factory of the product: picks the wire protocol and builds a model with an empty context.
 
     Raises:
-        ConfigError: the client type is unknown, or nobody knows where the provider is.
+        ConfigError: the client type is unknown, nobody knows where the provider is, or ``thinking_control`` is
+            none of the protocol's.
 
     Example::
 
@@ -198,12 +200,12 @@ class GenerativeModel:
         return None
 
     def _body_of(self, request: GenerateRequest, spoken: int) -> bytes:
-        known = catalog.lookup(self._config.provider, self._config.model_id)
+        known = known_of(self._config)
         cap = output_cap(
             self._config.max_tokens,
-            self._config.context_window or (known.context_window if known else None),
+            known.context_window,
             self._expected_input(request, spoken),
-            model_max_output=known.max_output if known else None,
+            model_max_output=known.max_output,
         )
         level = request.thinking_level or self._config.thinking_level
         shown = self._view.of([*self._history, *request.new_messages])
@@ -427,12 +429,14 @@ def _adapter_factory(config: ModelConfig) -> AdapterFactory:
     known = catalog.lookup(config.provider, config.model_id)
     provider = catalog.provider(config.provider)
     named = config.client_type or (known and known.client_type) or (provider and provider.client_type) or "openai-chat"
-    load = ADAPTERS.get(ALIASES.get(named, named))
+    client_type = ALIASES.get(named, named)
+    load = ADAPTERS.get(client_type)
     if load is None:
         allowed = ", ".join(sorted({*ADAPTERS, *(alias for alias, target in ALIASES.items() if target in ADAPTERS)}))
         raise ConfigError(
             f"client_type {named!r} of {config.provider}/{config.model_id} is not available; allowed: {allowed}"
         )
+    refuse_unfit_control(config, client_type)
     return load()
 
 

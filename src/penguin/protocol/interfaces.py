@@ -26,6 +26,27 @@ Permission: TypeAlias = Literal["r", "rw"]
 ToolCalls: TypeAlias = Literal["native", "text", "auto"]
 """How a model writes its calls: in the protocol's own field, as text, or either."""
 
+ThinkingControl: TypeAlias = Literal[
+    "effort",
+    "openrouter",
+    "type",
+    "type-and-effort",
+    "enable",
+    "budget",
+    "adaptive",
+    "adaptive-on",
+    "adaptive-between-tools",
+    "level",
+]
+"""How a model is told how much to think; each protocol knows some of the words.
+
+Chat Completions: ``effort`` is ``reasoning_effort``; ``openrouter`` is ``reasoning.effort``; ``type`` is
+``thinking.type``, ``type-and-effort`` the two together; ``enable`` is ``enable_thinking``. Anthropic Messages:
+``budget`` in tokens, off when left out; ``adaptive`` is an effort, off when left out; ``adaptive-on`` an effort, off
+by ``disabled``; ``adaptive-between-tools`` an effort, off by ``between_tools``. Gemini: ``budget`` in tokens (2.5)
+and ``level`` by name (3 and later). Responses has one way only.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelError:
@@ -112,6 +133,9 @@ class ModelConfig:
     ``request_timeout_ms`` sets both clocks: time to the first event and idle time between events;
     ``<= 0`` turns them off. Sizes are in tokens. ``extra_body`` is merged into the request body.
     ``config_file`` is where a person changes all this, for the words of errors.
+
+    ``max_output`` (what the model can write at most), ``thinking_levels`` (those it accepts; empty: it does not
+    think) and ``thinking_control`` override what the catalogue knows of the model; ``None`` leaves it to that.
     """
 
     provider: str
@@ -130,6 +154,9 @@ class ModelConfig:
     tool_calls: ToolCalls = "auto"
     extra_body: dict[str, Any] = field(default_factory=dict)
     config_file: str | None = None
+    max_output: int | None = None
+    thinking_levels: tuple[ThinkingLevel, ...] | None = None
+    thinking_control: ThinkingControl | None = None
 
 
 ModelFactory: TypeAlias = Callable[[ModelConfig], LLMInterface]

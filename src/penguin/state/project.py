@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from penguin.protocol.errors import ConfigError, ConfigProblem
-from penguin.protocol.interfaces import ToolCalls
+from penguin.protocol.interfaces import ThinkingControl, ToolCalls
 from penguin.protocol.messages import ThinkingLevel
 from penguin.state.checking import FieldPath, Source, checked, unknown_keys
 from penguin.state.files import config_error
@@ -67,6 +67,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
     ``context_window`` and ``max_tokens`` are in tokens (a window of 0 is unknown);
     ``request_timeout_ms <= 0`` turns the clocks off; ``extra_body`` is merged into request bodies.
+    ``max_tokens`` is how long a reply may be, ``max_output`` how long the model can make it at most;
+    ``thinking_level`` is how much it shall think, ``thinking_levels`` what it accepts (empty: it does not
+    think), ``thinking_control`` how it is told.
     ``repr`` hides the API key.
     """
 
@@ -75,6 +78,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     client_type: ClientType | None = None
     context_window: Annotated[int, Meta(ge=0)] | None = None
     max_tokens: Positive | None = None
+    max_output: Positive | None = None
     vision: bool | None = None
     display_name: str | None = None
     pricing: Pricing | None = None
@@ -83,6 +87,8 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     created_at: Any = None
     tool_calls: ToolCalls | None = None
     thinking_level: ThinkingLevel | None = None
+    thinking_levels: tuple[ThinkingLevel, ...] | None = None
+    thinking_control: ThinkingControl | None = None
     extra_body: dict[str, Any] | None = None
     request_timeout_ms: int | None = None
 
@@ -375,7 +381,10 @@ def _written(entry: ModelEntry) -> dict[str, Any]:
         values["pricing"] = {
             name: price for name, price in msgspec.structs.asdict(entry.pricing).items() if price is not None
         }
-    return {name: value for name, value in values.items() if value is not None}
+    # The writer knows lists, not tuples; and only lists compare equal to what it read.
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if value is not None
+    }
 
 
 def _section(values: dict[str, Any]) -> Table:

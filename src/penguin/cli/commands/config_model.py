@@ -12,6 +12,7 @@ from penguin.cli.completing import complete_model, complete_provider
 from penguin.cli.lazy_group import Entry, LazyGroup
 from penguin.cli.options import Command, data_root, project_options
 from penguin.cli.pricing import Pricing
+from penguin.cli.thinking_levels import ThinkingLevels
 
 if TYPE_CHECKING:
     from penguin.state.project import ModelEntry, ModelRef, ProjectConfig, ProjectConfigFile
@@ -35,6 +36,8 @@ model = LazyGroup(
 )
 
 CLIENT_TYPES = ["openai-chat", "openai", "openai-responses", "anthropic-messages", "ant-messages", "gemini"]
+CONTROLS = ["effort", "openrouter", "type", "type-and-effort", "enable", "budget"]
+CONTROLS += ["adaptive", "adaptive-on", "adaptive-between-tools", "level"]
 OWN_SERVER = "custom"
 
 
@@ -59,6 +62,16 @@ def model_pair(command: Command) -> Command:
 @click.option("--api-key-stdin", is_flag=True, help="Read the key from standard input instead.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="TOKENS", help="How much it can read.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="TOKENS", help="How long a reply may be.")
+@click.option(
+    "--max-output", type=click.IntRange(min=1), metavar="TOKENS", help="How long the model can make a reply at most."
+)
+@click.option(
+    "--thinking-levels",
+    type=ThinkingLevels(),
+    metavar="LEVEL,…",
+    help="What it accepts of none, low, medium, high, xhigh, max; '' when it does not think.",
+)
+@click.option("--thinking-control", type=click.Choice(CONTROLS), help="How its protocol tells it how much to think.")
 @click.option("--vision/--no-vision", default=None, help="Whether it takes images.")
 @click.option(
     "--pricing",

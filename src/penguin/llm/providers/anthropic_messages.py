@@ -7,8 +7,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Raw
 
-from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.known import known_of
 from penguin.llm.providers.anthropic_messages_body import USUAL_MAX_TOKENS, MessagesBody, MessagesSettings
 from penguin.llm.providers.anthropic_messages_fold import MessagesFold
 from penguin.llm.providers.endpoint import STREAM_HEADERS, is_custom_endpoint
@@ -16,7 +16,7 @@ from penguin.llm.segments import Segments
 from penguin.llm.usage import anthropic_usage
 from penguin.protocol.events import TokenCounts
 from penguin.protocol.interfaces import ModelConfig
-from penguin.protocol.messages import Message, ThinkingLevel
+from penguin.protocol.messages import THINKING_LEVELS, Message, ThinkingLevel
 
 VERSION = "2023-06-01"
 """The version of the protocol, sent with each request."""
@@ -65,14 +65,14 @@ class AnthropicMessages:
 
 def messages_settings(config: ModelConfig) -> MessagesSettings:
     """What the catalogue and the configuration say about the request body."""
-    model = catalog.lookup(config.provider, config.model_id)
+    known = known_of(config)
     return MessagesSettings(
         config.model_id,
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
         usual_max_tokens=min(config.max_tokens or USUAL_MAX_TOKENS, USUAL_MAX_TOKENS),
-        thinking_control=model.thinking_control if model else None,
-        thinking_levels=model.thinking_levels if model else (),
+        thinking_control=known.thinking_control,
+        thinking_levels=THINKING_LEVELS if known.thinking_levels is None else known.thinking_levels,
         extra_body=config.extra_body,
     )

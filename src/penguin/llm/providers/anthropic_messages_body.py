@@ -24,7 +24,6 @@ from typing import Any
 
 from msgspec import Raw
 
-from penguin.llm.catalog import ThinkingControl
 from penguin.llm.providers.anthropic_messages_wire import members, text_of
 from penguin.llm.providers.openai_chat_body import (
     Run,
@@ -39,7 +38,9 @@ from penguin.llm.providers.openai_chat_wire import NULL
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_bytes, fidelity_fields
 from penguin.protocol.errors import CodecError
+from penguin.protocol.interfaces import ThinkingControl
 from penguin.protocol.messages import (
+    THINKING_LEVELS,
     UNSET,
     Fidelity,
     ImageUrl,
@@ -74,7 +75,8 @@ class MessagesSettings:
     """What stays the same over all requests of one context.
 
     ``thinking_control`` is ``None`` for a model nobody knows: a level that is asked for is then sent
-    as an effort, which is how the protocol does it today. ``extra_body`` is the entry's own: its
+    as an effort, which is how the protocol does it today. ``thinking_levels`` are the ones the model accepts; it
+    does not think when there are none. ``extra_body`` is the entry's own: its
     ``tools`` (the provider's server tools) follow ours, ``None`` takes a member out.
     """
 
@@ -84,7 +86,7 @@ class MessagesSettings:
     vision: bool = True
     usual_max_tokens: int = USUAL_MAX_TOKENS
     thinking_control: ThinkingControl | None = None
-    thinking_levels: Sequence[ThinkingLevel] = ()
+    thinking_levels: Sequence[ThinkingLevel] = THINKING_LEVELS
     extra_body: dict[str, Any] = field(default_factory=dict)
 
 
@@ -298,9 +300,9 @@ def thinking_members(settings: MessagesSettings, level: ThinkingLevel | None, ma
 
     Models that would leave the text of their thinking out are asked for its summary.
     """
-    if level is None:
+    if level is None or not settings.thinking_levels:
         return {}
-    nearest = nearest_level(level, settings.thinking_levels) if settings.thinking_levels else level
+    nearest = nearest_level(level, settings.thinking_levels)
     match settings.thinking_control:
         case "adaptive-on" if nearest == "none":
             return {"thinking": {"type": "disabled"}}

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import msgspec
 from msgspec import Raw
 
-from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.known import known_of
 from penguin.llm.providers.endpoint import STREAM_HEADERS
 from penguin.llm.providers.gemini_body import USUAL_LEVELS, GeminiBody, GeminiSettings
 from penguin.llm.providers.gemini_fold import GeminiFold, usage_counts
@@ -68,13 +68,14 @@ class Gemini:
 
 def gemini_settings(config: ModelConfig) -> GeminiSettings:
     """What the catalogue and the configuration say about the request body."""
-    model = catalog.lookup(config.provider, config.model_id)
+    known = known_of(config)
+    levels = known.thinking_levels
     return GeminiSettings(
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
-        thinking_levels=model.thinking_levels if model else USUAL_LEVELS,
-        thinking_control="budget" if model and model.thinking_control == "budget" else "level",
-        thinks=bool(model.thinking_levels) if model else None,
+        thinking_levels=USUAL_LEVELS if levels is None else levels,
+        thinking_control="budget" if known.thinking_control == "budget" else "level",
+        thinks=None if levels is None else bool(levels),
         extra_body=config.extra_body,
     )

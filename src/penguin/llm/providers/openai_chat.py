@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import get_args
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.known import known_of
 from penguin.llm.providers.endpoint import bearer_headers, is_custom_endpoint, openai_url
 from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings
 from penguin.llm.providers.openai_chat_fold import ChatFold
@@ -21,6 +23,7 @@ from penguin.protocol.interfaces import ModelConfig
 from penguin.protocol.messages import Message, ThinkingLevel
 
 _PATH = "/chat/completions"
+_STYLES: tuple[catalog.ThinkingStyle, ...] = get_args(catalog.ThinkingStyle)
 
 
 class OpenAIChat:
@@ -63,24 +66,24 @@ class OpenAIChat:
 
 def chat_settings(config: ModelConfig) -> ChatSettings:
     """What the catalogue and the configuration say about the request body."""
-    model = catalog.lookup(config.provider, config.model_id)
-    provider = catalog.provider(config.provider)
-    levels = (model.thinking_levels if model else ()) or (provider.thinking_levels if provider else ())
+    known, provider = known_of(config), catalog.provider(config.provider)
     settings = ChatSettings(
         config.model_id,
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
-        thinking_levels=levels,
+        thinking_levels=known.thinking_levels or (),
         text_calls=config.tool_calls == "text",
         extra_body=config.extra_body,
     )
-    if provider is None:
-        return settings
-    return replace(
-        settings,
-        max_tokens_field=provider.max_tokens_field,
-        thinking_style=provider.thinking_style,
-        plain_content=provider.plain_content,
-        returns_reasoning=provider.returns_reasoning,
-    )
+    if provider is not None:
+        settings = replace(
+            settings,
+            max_tokens_field=provider.max_tokens_field,
+            thinking_style=provider.thinking_style,
+            thinking_levels=provider.thinking_levels if known.thinking_levels is None else known.thinking_levels,
+            plain_content=provider.plain_content,
+            returns_reasoning=provider.returns_reasoning,
+        )
+    own = next((style for style in _STYLES if style == config.thinking_control), None)
+    return settings if own is None else replace(settings, thinking_style=own)

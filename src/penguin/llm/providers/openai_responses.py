@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Raw
 
-from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
+from penguin.llm.known import known_of
 from penguin.llm.providers.endpoint import bearer_headers, openai_url
 from penguin.llm.providers.openai_responses_body import ResponsesBody, ResponsesSettings
 from penguin.llm.providers.openai_responses_fold import ResponsesFold
@@ -53,13 +53,13 @@ class OpenAIResponses:
 
 def responses_settings(config: ModelConfig) -> ResponsesSettings:
     """What the catalogue and the configuration say about the request body."""
-    model = catalog.lookup(config.provider, config.model_id)
+    levels = known_of(config).thinking_levels
     return ResponsesSettings(
         config.model_id,
         config.system_prompt,
         tuple(config.tools),
         vision=config.vision,
-        thinking_levels=model.thinking_levels if model else THINKING_LEVELS,
-        reasons=bool(model.thinking_levels) if model else None,
+        thinking_levels=THINKING_LEVELS if levels is None else levels,
+        reasons=None if levels is None else bool(levels),
         extra_body=config.extra_body,
     )

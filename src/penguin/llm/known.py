@@ -1,0 +1,65 @@
+"""What is known of one configured model: its own entry first, then the catalogue (L15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from msgspec import Struct
+
+from penguin.llm import catalog
+from penguin.protocol.errors import ConfigError
+from penguin.protocol.interfaces import ModelConfig, ThinkingControl
+from penguin.protocol.messages import ThinkingLevel
+
+CONTROLS: Mapping[str, tuple[str, ...]] = {
+    "openai-chat": get_args(catalog.ThinkingStyle),
+    "openai-responses": (),
+    "anthropic-messages": ("budget", "adaptive", "adaptive-on", "adaptive-between-tools"),
+    "gemini": ("budget", "level"),
+}
+"""The words of ``ThinkingControl`` by the protocol that understands them."""
+
+
+class Known(Struct, frozen=True):
+    """Sizes in tokens. ``thinking_levels`` is ``None`` when nobody knows, and empty when the model does not think."""
+
+    context_window: int | None
+    max_output: int | None
+    thinking_levels: tuple[ThinkingLevel, ...] | None
+    thinking_control: ThinkingControl | None
+
+
+def known_of(config: ModelConfig) -> Known:
+    """What holds for the model, wherever it comes from.
+
+    Example::
+
+        known_of(ModelConfig("google", "gemini-2.5-pro", max_output=9_000)).max_output  # 9000
+        known_of(ModelConfig("custom", "m")).thinking_levels  # None
+    """
+    row = catalog.lookup(config.provider, config.model_id)
+    levels = config.thinking_levels
+    if levels is None and row is not None:
+        levels = row.thinking_levels
+    return Known(
+        config.context_window or (row.context_window if row else None),
+        config.max_output or (row.max_output if row else None),
+        levels,
+        config.thinking_control or (row.thinking_control if row else None),
+    )
+
+
+def refuse_unfit_control(config: ModelConfig, client_type: str) -> None:
+    """A control that its protocol has no words for would be ignored, and the model think as it likes.
+
+    Raises:
+        ConfigError: names the controls there are.
+    """
+    control, fitting = config.thinking_control, CONTROLS[client_type]
+    if control is None or control in fitting:
+        return
+    allowed = f"allowed: {', '.join(fitting)}" if fitting else "it has one way only: take the key out"
+    raise ConfigError(
+        f"thinking_control {control!r} of {config.provider}/{config.model_id} is not known to {client_type}; {allowed}"
+    )
