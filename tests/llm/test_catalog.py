@@ -19,6 +19,12 @@ def test_L15_a_model_is_a_pair() -> None:
     assert catalog.lookup("openai", "gpt-5 ") is None
 
 
+def test_L7_models_of_openai_that_reason_speak_responses() -> None:
+    ours = [entry for entry in catalog.models() if entry.provider == "openai"]
+    assert len(ours) > 5
+    assert all((entry.client_type == "openai-responses") is bool(entry.thinking_levels) for entry in ours)
+
+
 @pytest.mark.parametrize("entry", catalog.models(), ids=lambda entry: f"{entry.provider}/{entry.model_id}")
 def test_L15_every_model_is_plausible_and_dated(entry: catalog.ModelEntry) -> None:
     assert catalog.provider(entry.provider) is not None

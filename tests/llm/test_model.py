@@ -34,7 +34,15 @@ from penguin.protocol.builders import assistant_text, tool_call, tool_call_outpu
 from penguin.protocol.call_ids import ToolCallIdAllocator
 from penguin.protocol.errors import ConfigError
 from penguin.protocol.interfaces import GenerateRequest, LLMOutcome, SupportsHistory
-from penguin.protocol.messages import Message, PartialText, PartialToolCall, Text, TokenUsage, ToolCall
+from penguin.protocol.messages import (
+    Message,
+    PartialText,
+    PartialToolCall,
+    Text,
+    ThinkingLevel,
+    TokenUsage,
+    ToolCall,
+)
 from penguin.testing.framing import assert_well_framed
 
 pytestmark = pytest.mark.anyio
@@ -129,11 +137,53 @@ async def test_L11_the_output_limit_in_the_request() -> None:
 
 async def test_L16_the_level_of_a_request_overrides_the_models() -> None:
     one, transport = model(
-        Answer([text("a"), STOP]), Answer([text("a"), STOP]), provider="openai", model_id="gpt-5", thinking_level="low"
+        Answer([text("a"), STOP]),
+        Answer([text("a"), STOP]),
+        provider="openai",
+        model_id="gpt-5",
+        client_type="openai-chat",
+        thinking_level="low",
     )
     await one.stream_generate(GenerateRequest([user_text("a")]), lambda _: None)
     await one.stream_generate(GenerateRequest([user_text("a")], "high"), lambda _: None)
     assert [body["reasoning_effort"] for body in transport.bodies()] == ["low", "high"]
+
+
+@pytest.mark.parametrize(("model_id", "wanted"), [("gpt-5.6", "high"), ("gpt-5.5", "high"), ("gpt-5.4", "low")])
+async def test_L16_a_combination_that_is_refused_is_not_sent_and_that_is_said_once(
+    model_id: str, wanted: ThinkingLevel
+) -> None:
+    answers = [Answer([text("a"), STOP]), Answer([text("b"), STOP])]
+    of = {"provider": "openai", "model_id": model_id, "client_type": "openai-chat", "thinking_level": wanted}
+    one, transport = model(*answers, **of)
+    first, second = await ask(one), await ask(one)
+    assert [body["reasoning_effort"] for body in transport.bodies()] == ["none", "none"]
+    assert f"{model_id} did not think" in (first.outcome.note or "")
+    assert "openai-responses" in (first.outcome.note or "")
+    assert second.outcome.note is None
+
+
+async def test_L16_tools_and_thinking_go_together_wherever_they_can() -> None:
+    of: dict[str, Any] = {"provider": "openai", "client_type": "openai-chat", "thinking_level": "high"}
+    for more in ({"model_id": "gpt-5"}, {"model_id": "gpt-5.6", "tools": []}):
+        one, transport = model(Answer([text("a"), STOP]), **of, **more)
+        assert (await ask(one)).outcome.note is None
+        assert transport.bodies()[0]["reasoning_effort"] == "high"
+
+
+async def test_L16_without_a_wish_nothing_is_remarked_and_the_default_is_turned_off() -> None:
+    of = {"provider": "openai", "model_id": "gpt-5.6", "client_type": "openai-chat"}
+    one, transport = model(Answer([text("a"), STOP]), **of)
+    assert (await ask(one)).outcome.note is None
+    assert transport.bodies()[0]["reasoning_effort"] == "none"
+
+
+def test_L7_a_model_that_reasons_speaks_responses_unless_its_entry_says_otherwise() -> None:
+    urls = [
+        GenerativeModel(config(provider="openai", model_id="gpt-5.6", base_url=None, client_type=named))._adapter.url()
+        for named in (None, "openai-chat")
+    ]
+    assert urls == ["https://api.openai.com/v1/responses", "https://api.openai.com/v1/chat/completions"]
 
 
 # --- which model --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from penguin.agent.models import described
 
 if TYPE_CHECKING:
     from penguin.agent.models import ModelChoice
+    from penguin.llm.catalog import ModelEntry as CatalogueEntry
     from penguin.state.project import ModelEntry, ProjectConfig
 
 
@@ -38,12 +39,17 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
     if entry.vision is None:
         yield "takes images" if known.vision else "takes no images"
     if entry.thinking_levels is None and known.thinking_levels:
-        yield f"thinks on the levels {' '.join(known.thinking_levels)}"
+        yield f"thinks on the levels {' '.join(known.thinking_levels)}" + _but(choice, known)
     if entry.pricing is None and (prices := known.pricing) is not None:
         yield (
             f"${prices.cache_read:g} for a million tokens from the cache, ${prices.cache_write:g} for other input,"
             f" ${prices.output:g} for output"
         )
+
+
+def _but(choice: ModelChoice, known: CatalogueEntry) -> str:
+    over_chat = choice.client_type in {"openai-chat", "openai"}
+    return " (not together with tools over openai-chat)" if over_chat and not known.chat_thinks_with_tools else ""
 
 
 def _unknown(entry: ModelEntry) -> Iterator[str]:

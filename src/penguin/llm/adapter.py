@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Raw, Struct
 
@@ -78,6 +78,15 @@ class Adapter(Protocol):
 
     def usage(self, raw: Raw | None) -> TokenCounts | None:
         """The provider's numbers as ours; ``None`` when they say nothing."""
+        ...
+
+
+@runtime_checkable
+class SupportsRemark(Protocol):
+    """Optional ability of an adapter: say what it cannot do as it was asked."""
+
+    def remark(self, thinking_level: ThinkingLevel | None) -> str | None:
+        """What a user should know of a request at this level that goes out differently; said once a context."""
         ...
 
 

@@ -65,6 +65,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     vision: bool = False
     thinking_levels: tuple[ThinkingLevel, ...] = ()
     thinking_control: ThinkingControl | None = None
+    chat_thinks_with_tools: bool = True
     pricing: Pricing | None = None
 
 

@@ -22,12 +22,16 @@ CONTROLS: Mapping[str, tuple[str, ...]] = {
 
 
 class Known(Struct, frozen=True):
-    """Sizes in tokens. ``thinking_levels`` is ``None`` when nobody knows, and empty when the model does not think."""
+    """Sizes in tokens. ``thinking_levels`` is ``None`` when nobody knows, and empty when the model does not think.
+
+    ``chat_thinks_with_tools`` is false when Chat Completions refuses tools and thinking in one request.
+    """
 
     context_window: int | None
     max_output: int | None
     thinking_levels: tuple[ThinkingLevel, ...] | None
     thinking_control: ThinkingControl | None
+    chat_thinks_with_tools: bool = True
 
 
 def known_of(config: ModelConfig) -> Known:
@@ -47,6 +51,7 @@ def known_of(config: ModelConfig) -> Known:
         config.max_output or (row.max_output if row else None),
         levels,
         config.thinking_control or (row.thinking_control if row else None),
+        row.chat_thinks_with_tools if row else True,
     )
 
 

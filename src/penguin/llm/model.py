@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from penguin._version import VERSION
 from penguin.llm import catalog
-from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold
+from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold, SupportsRemark
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
 from penguin.llm.isolation import View
@@ -48,7 +48,7 @@ from penguin.protocol.call_ids import ToolCallIdAllocator, legal_call_id
 from penguin.protocol.errors import ConfigError
 from penguin.protocol.events import TokenCounts
 from penguin.protocol.interfaces import Emit, GenerateRequest, LLMInterface, LLMOutcome, ModelConfig, ModelError
-from penguin.protocol.messages import UNSET, Message, ToolCall
+from penguin.protocol.messages import UNSET, Message, ThinkingLevel, ToolCall
 
 _logger = logging.getLogger("penguin.llm")
 
@@ -140,6 +140,7 @@ class GenerativeModel:
         self._ids = config.tool_call_ids or ToolCallIdAllocator()
         self._history: list[Message] = []
         self._history_characters = 0
+        self._remarked = False
         self._estimator = TokenEstimator(fixed_characters(config.system_prompt, config.tools))
 
     @property
@@ -181,6 +182,7 @@ class GenerativeModel:
         self._report_usage(attempt, outcome, spoken, emit)
         if outcome.status == "completed":
             self._commit(request.new_messages, attempt.segments.complete)
+            outcome = self._with_remark(outcome, request)
         _note_outcome(self._config, outcome)
         return _with_digest(outcome, body)
 
@@ -207,9 +209,8 @@ class GenerativeModel:
             self._expected_input(request, spoken),
             model_max_output=known.max_output,
         )
-        level = request.thinking_level or self._config.thinking_level
         shown = self._view.of([*self._history, *request.new_messages])
-        return self._adapter.body(shown, max_tokens=cap, thinking_level=level)
+        return self._adapter.body(shown, max_tokens=cap, thinking_level=self._level_of(request))
 
     def _expected_input(self, request: GenerateRequest, spoken: int) -> int:
         """Tokens the request will need: what the context held, and what is new.
@@ -237,6 +238,18 @@ class GenerativeModel:
     def adopt(self, new_messages: list[Message], reply: list[Message]) -> None:
         """Commit a recorded turn as if it had just completed. For replay (T12)."""
         self._commit(new_messages, reply)
+
+    def _with_remark(self, outcome: LLMOutcome, request: GenerateRequest) -> LLMOutcome:
+        """What the user should know of how requests go out; the first completed one says it, unless it has a note."""
+        adapter = self._adapter
+        if self._remarked or outcome.note is not None or not isinstance(adapter, SupportsRemark):
+            return outcome
+        remark = adapter.remark(self._level_of(request))
+        self._remarked = remark is not None
+        return LLMOutcome(outcome.status, outcome.error, outcome.request_digest, outcome.cut_off, remark)
+
+    def _level_of(self, request: GenerateRequest) -> ThinkingLevel | None:
+        return request.thinking_level or self._config.thinking_level
 
     def _report_usage(self, attempt: _Attempt, outcome: LLMOutcome, spoken: int, emit: Emit) -> None:
         """Emit ``token_usage``, last of the attempt; a failed one reports only what the provider did (L12)."""

@@ -13,7 +13,7 @@ from penguin.llm import catalog
 from penguin.llm.adapter import StreamFold
 from penguin.llm.known import known_of
 from penguin.llm.providers.endpoint import bearer_headers, is_custom_endpoint, openai_url
-from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings
+from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings, silences_thinking
 from penguin.llm.providers.openai_chat_fold import ChatFold
 from penguin.llm.providers.text_calls import TextCallReader
 from penguin.llm.segments import Segments
@@ -32,7 +32,8 @@ class OpenAIChat:
     def __init__(self, config: ModelConfig, base_url: str) -> None:
         self._config = config
         self._base_url = base_url
-        self._body = ChatBody(chat_settings(config))
+        self._settings = chat_settings(config)
+        self._body = ChatBody(self._settings)
 
     def url(self) -> str:
         """See :func:`openai_url`."""
@@ -47,6 +48,15 @@ class OpenAIChat:
     ) -> bytes:
         """See :class:`ChatBody`."""
         return self._body.build(history, max_tokens=max_tokens, thinking_level=thinking_level)
+
+    def remark(self, thinking_level: ThinkingLevel | None) -> str | None:
+        """That a model thinks less than it was asked to, and what to do; see :class:`SupportsRemark`."""
+        if thinking_level in {None, "none"} or not silences_thinking(self._settings):
+            return None
+        return (
+            f"{self._config.model_id} did not think: over openai-chat its provider refuses thinking together with"
+            " tools. Set `client_type` of its entry to openai-responses, or take it out."
+        )
 
     def open_fold(self, segments: Segments) -> StreamFold:
         """See :class:`ChatFold`."""
@@ -73,6 +83,7 @@ def chat_settings(config: ModelConfig) -> ChatSettings:
         tuple(config.tools),
         vision=config.vision,
         thinking_levels=known.thinking_levels or (),
+        thinks_with_tools=known.chat_thinks_with_tools,
         text_calls=config.tool_calls == "text",
         extra_body=config.extra_body,
     )

@@ -53,7 +53,8 @@ class ChatSettings(Struct, frozen=True):
     """What stays the same over all requests of one context.
 
     ``thinking_levels`` are the ones the model accepts; empty means that nothing is said about
-    thinking. ``plain_content`` sends content as one string where a server knows no parts.
+    thinking. ``thinks_with_tools`` is false where a request with tools must ask for no thinking at all.
+    ``plain_content`` sends content as one string where a server knows no parts.
     ``returns_reasoning`` is false for servers that refuse their own reasoning.
     """
 
@@ -64,6 +65,7 @@ class ChatSettings(Struct, frozen=True):
     max_tokens_field: str = "max_tokens"
     thinking_style: ThinkingStyle = "effort"
     thinking_levels: Sequence[ThinkingLevel] = ()
+    thinks_with_tools: bool = True
     plain_content: bool = False
     returns_reasoning: bool = True
     text_calls: bool = False
@@ -404,6 +406,9 @@ def _system_message(settings: ChatSettings) -> dict[str, Any] | None:
 
 def thinking_members(settings: ChatSettings, level: ThinkingLevel | None) -> dict[str, Any]:
     """The members that ask for ``level``, or for the nearest one the model accepts (L16)."""
+    if silences_thinking(settings):
+        # Leaving it out is no way round: these models then think at a level of their own, and that is refused too.
+        level = "none"
     if level is None or not settings.thinking_levels:
         return {}
     nearest = nearest_level(level, settings.thinking_levels)
@@ -419,6 +424,12 @@ def thinking_members(settings: ChatSettings, level: ThinkingLevel | None) -> dic
             return {"thinking": switch} | ({} if nearest == "none" else {"reasoning_effort": nearest})
         case "enable":
             return {"enable_thinking": nearest != "none"}
+
+
+def silences_thinking(settings: ChatSettings) -> bool:
+    """Whether requests ask for no thinking whatever level is wanted, because they bring tools."""
+    native = bool(settings.tools) and not settings.text_calls
+    return native and not settings.thinks_with_tools and "none" in settings.thinking_levels
 
 
 def nearest_level(wanted: ThinkingLevel, accepted: Sequence[ThinkingLevel]) -> ThinkingLevel:
