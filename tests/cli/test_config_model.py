@@ -41,6 +41,20 @@ def test_add_says_what_the_catalogue_fills_in(penguin: Penguin) -> None:
     assert "Nobody knows" not in said.out
 
 
+def test_L15_add_knows_models_at_openrouter_and_on_this_machine(penguin: Penguin) -> None:
+    passed_on = penguin(
+        *("config", "model", "add", "--provider", "openrouter", "--model-id", "anthropic/claude-sonnet-5")
+    )
+    for part in ("openai-chat, at https://openrouter.ai/api/v1, reads 1,000,000 tokens", "takes images", "for output"):
+        assert part in passed_on.out
+    assert "Nobody knows" not in passed_on.out
+    local = penguin("config", "model", "add", "--provider", "ollama", "--model-id", "gemma3:12b")
+    for part in ("reads 32,768 tokens", "takes images", "writes its calls as text", "costs nothing"):
+        assert part in local.out
+    assert "for it to choose when it loads the model" in local.out
+    assert "Nobody knows" not in local.out
+
+
 def test_add_says_what_nobody_knows_and_how_to_say_it(penguin: Penguin, project: ProjectPaths) -> None:
     said = add(penguin)
     for part in ("--context-window", "--no-vision", "--pricing"):

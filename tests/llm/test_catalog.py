@@ -8,7 +8,9 @@ import pytest
 
 from penguin.llm import catalog
 from penguin.llm.credentials import missing_key, resolve_api_key
+from penguin.llm.providers.openai_chat import chat_settings
 from penguin.protocol.errors import ConfigError, CredentialError
+from penguin.protocol.interfaces import ModelConfig
 
 
 def test_L15_a_model_is_a_pair() -> None:
@@ -81,3 +83,95 @@ def test_L17_the_error_names_both_places() -> None:
     assert isinstance(error, ConfigError)
     for part in ("OPENAI_API_KEY", "openai/gpt-5", "api_key", ".project_config.toml"):
         assert part in str(error)
+
+
+# ---------------------------------------------------------------- models of others
+
+
+@pytest.mark.parametrize(
+    ("passed_on", "provider", "own"),
+    [
+        ("anthropic/claude-sonnet-5", "anthropic", "claude-sonnet-5"),
+        ("anthropic/claude-sonnet-4.6", "anthropic", "claude-sonnet-4-6"),
+        ("openai/gpt-5.6", "openai", "gpt-5.6"),
+        ("google/gemini-3.5-flash", "google", "gemini-3.5-flash"),
+        ("deepseek/deepseek-v4-pro", "deepseek", "deepseek-v4-pro"),
+        ("qwen/qwen3-max", "qwen", "qwen3-max"),
+        ("z-ai/glm-4.7", "zai", "glm-4.7"),
+        ("moonshotai/kimi-k2.6", "moonshot", "kimi-k2.6"),
+        ("minimax/minimax-m2.5", "minimax", "MiniMax-M2.5"),
+    ],
+)
+def test_L15_openrouter_has_what_is_known_of_the_vendors_model(passed_on: str, provider: str, own: str) -> None:
+    known, vendors = catalog.lookup("openrouter", passed_on), catalog.lookup(provider, own)
+    assert known is not None
+    assert vendors is not None
+    assert (known.provider, known.model_id, known.checked) == ("openrouter", passed_on, vendors.checked)
+    assert (known.context_window, known.max_output) == (vendors.context_window, vendors.max_output)
+    assert (known.vision, known.pricing) == (vendors.vision, vendors.pricing)
+    # Protocol and control are OpenRouter's own.
+    assert (known.client_type, known.thinking_control, known.chat_thinks_with_tools) == (None, None, True)
+
+
+def test_L16_through_openrouter_a_model_that_must_think_is_not_told_not_to() -> None:
+    must, may, never = (
+        chat_settings(ModelConfig("openrouter", name)).thinking_levels
+        for name in ("openai/gpt-5", "anthropic/claude-opus-5", "openai/gpt-4.1")
+    )
+    assert must == ("low", "medium", "high")
+    assert may == ("none", "low", "medium", "high", "xhigh")
+    assert never == ()
+
+
+def test_L15_a_variant_at_openrouter_has_a_window_and_a_price_nobody_knows() -> None:
+    known = catalog.lookup("openrouter", "moonshotai/kimi-k2.6:free")
+    assert known is not None
+    assert known.vision
+    assert (known.context_window, known.max_output, known.pricing) == (None, None, None)
+
+
+@pytest.mark.parametrize("model_id", ["claude-sonnet-5", "nobody/claude-sonnet-5", "openai/claude-sonnet-5", "openai/"])
+def test_L15_the_vendor_belongs_to_the_name_at_openrouter(model_id: str) -> None:
+    assert catalog.lookup("openrouter", model_id) is None
+    assert catalog.lookup("custom", "anthropic/claude-sonnet-5") is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "model_id", "vision"),
+    [
+        ("ollama", "qwen3:8b", False),
+        ("ollama", "qwen3-coder:30b", False),
+        ("lmstudio", "qwen/qwen3-30b-a3b-2507", False),
+        ("vllm", "Qwen/Qwen3-VL-8B-Instruct", True),
+        ("ollama", "llama3.1:8b", False),
+        ("ollama", "llama3.2-vision:11b", True),
+        ("vllm", "meta-llama/Llama-3.3-70B-Instruct", False),
+        ("lmstudio", "openai/gpt-oss-20b", False),
+        ("llamacpp", "gpt-oss-20b-mxfp4.gguf", False),
+        ("ollama", "gemma3", True),
+        ("ollama", "gemma3:1b", False),
+        ("vllm", "google/gemma-3-12b-it", True),
+        ("ollama", "mistral-small3.2:24b", True),
+        ("ollama", "mistral-small:24b", False),
+        ("vllm", "mistralai/Mistral-Small-3.2-24B-Instruct-2506", True),
+        ("ollama", "deepseek-r1:8b", False),
+        ("lmstudio", "deepseek/deepseek-r1-0528-qwen3-8b", False),
+    ],
+)
+def test_L15_common_open_models_are_known_on_servers_of_ones_own(provider: str, model_id: str, vision: bool) -> None:
+    known = catalog.lookup(provider, model_id)
+    assert known is not None
+    assert (known.provider, known.model_id, known.vision) == (provider, model_id, vision)
+    assert known.context_window == 32_768, "what is loaded, not what the model could read"
+    assert known.pricing == catalog.Pricing(0, 0, 0)
+    assert known.checked <= dt.date.today()  # noqa: DTZ011 - a day is enough
+    assert known.thinking_levels == (("low", "medium", "high") if "gpt-oss" in model_id else ())
+    assert known.tool_calls == ("text" if "gemma" in model_id or "deepseek-r1" in model_id else None)
+    assert catalog.lookup("custom", model_id) is None, "only where nothing else can be behind the address"
+
+
+@pytest.mark.parametrize(
+    "model_id", ["small", "qwen3.5:9b", "qwen3-embedding:8b", "gemma3n:e4b", "medgemma-3-4b", "llama4:scout", "qwen2"]
+)
+def test_L15_what_only_resembles_an_open_model_is_not_known(model_id: str) -> None:
+    assert catalog.lookup("ollama", model_id) is None

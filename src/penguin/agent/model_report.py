@@ -108,7 +108,7 @@ def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str])
     levels = known.thinking_levels if known else (provider.thinking_levels or None) if provider else None
     yield _first("thinking_levels", (entry.thinking_levels, ENTRY), (levels, CATALOGUE))
     yield _first("thinking_control", (entry.thinking_control, ENTRY), (_control(choice), CATALOGUE))
-    yield _first("tool_calls", (entry.tool_calls, ENTRY), ("auto", "default"))
+    yield _first("tool_calls", (entry.tool_calls, ENTRY), (known and known.tool_calls, CATALOGUE), ("auto", "default"))
 
 
 def _control(choice: ModelChoice) -> str | None:

@@ -154,7 +154,7 @@ def model_config(
         thinking_level=entry.thinking_level or agent.model.thinking_level,
         request_timeout_ms=agent.model.timeout_ms if entry.request_timeout_ms is None else entry.request_timeout_ms,
         vision=choice.vision,
-        tool_calls=entry.tool_calls or "auto",
+        tool_calls=entry.tool_calls or (known.tool_calls if known else None) or "auto",
         extra_body=dict(entry.extra_body or {}),
         config_file=named,
         max_output=entry.max_output,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple
+
 from penguin.agent.models import described
 
 if TYPE_CHECKING:
@@ -20,8 +22,13 @@ def what_is_known(project: ProjectConfig, entry: ModelEntry) -> Iterator[str]:
         known = choice.known
         since = f" (checked {known.checked})" if known is not None else ""
         yield f"From the catalogue{since}: {', '.join(filled)}"
-    if choice.known is None and (missing := list(_unknown(entry))):
+    if missing := list(_unknown(choice)):
         yield f"Nobody knows {'; '.join(missing)}"
+    if choice.provider is not None and choice.provider.local and entry.context_window is None:
+        yield (
+            "How much a server on this machine reads is for it to choose when it loads the model, often less than the"
+            " model can: if it is not that, say how much with --context-window"
+        )
 
 
 def _filled_in(choice: ModelChoice) -> Iterator[str]:
@@ -38,9 +45,13 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
         yield f"writes up to {known.max_output:,}"
     if entry.vision is None:
         yield "takes images" if known.vision else "takes no images"
+    if entry.tool_calls is None and known.tool_calls == "text":
+        yield "writes its calls as text"
     if entry.thinking_levels is None and known.thinking_levels:
         yield f"thinks on the levels {' '.join(known.thinking_levels)}" + _but(choice, known)
-    if entry.pricing is None and (prices := known.pricing) is not None:
+    if entry.pricing is None and known.pricing is not None and not any(astuple(known.pricing)):
+        yield "costs nothing"
+    elif entry.pricing is None and (prices := known.pricing) is not None:
         yield (
             f"${prices.cache_read:g} for a million tokens from the cache, ${prices.cache_write:g} for other input,"
             f" ${prices.output:g} for output"
@@ -52,10 +63,11 @@ def _but(choice: ModelChoice, known: CatalogueEntry) -> str:
     return " (not together with tools over openai-chat)" if over_chat and not known.chat_thinks_with_tools else ""
 
 
-def _unknown(entry: ModelEntry) -> Iterator[str]:
-    if entry.context_window is None:
+def _unknown(choice: ModelChoice) -> Iterator[str]:
+    entry, known = choice.entry, choice.known
+    if choice.context_window is None:
         yield "how much it can read: 128,000 tokens are assumed (--context-window)"
-    if entry.vision is None:
+    if entry.vision is None and known is None:
         yield "whether it takes images: it is sent them (--no-vision)"
-    if entry.pricing is None:
+    if choice.prices is None:
         yield "what it costs: nothing is counted (--pricing)"

@@ -1,11 +1,14 @@
 """Known providers and models, from ``catalog.toml``, read when first asked for (L15).
 
-A model is named by the pair ``(provider, model_id)``; neither half is ever guessed from the other.
+A model is named by the pair ``(provider, model_id)``; neither half is ever guessed from the other. What is known
+of a pair is mostly a row of its own. Two kinds of providers have other people's models under names that follow
+a rule: one that passes them on (``vendor/model``), and the servers on one's own machine.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +16,9 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
-from penguin.protocol.interfaces import ThinkingControl
+from penguin.protocol.interfaces import ThinkingControl, ToolCalls
 from penguin.protocol.messages import ThinkingLevel
 
 ThinkingStyle: TypeAlias = Literal["effort", "openrouter", "type", "type-and-effort", "enable"]
@@ -43,6 +47,7 @@ class ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     thinking_levels: tuple[ThinkingLevel, ...] = ()
     plain_content: bool = False
     returns_reasoning: bool = True
+    vendors: dict[str, str] = {}
 
     @property
     def needs_key(self) -> bool:
@@ -66,12 +71,25 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     thinking_levels: tuple[ThinkingLevel, ...] = ()
     thinking_control: ThinkingControl | None = None
     chat_thinks_with_tools: bool = True
+    tool_calls: ToolCalls | None = None
     pricing: Pricing | None = None
+
+
+class OpenModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Models whose names hold ``pattern``, as a server on one's own machine has them; see the file about the window."""
+
+    pattern: str
+    checked: dt.date
+    context_window: int
+    vision: bool
+    thinking_levels: tuple[ThinkingLevel, ...] = ()
+    tool_calls: ToolCalls | None = None
 
 
 class _Catalog(Struct, frozen=True, forbid_unknown_fields=True):
     providers: dict[str, ProviderEntry]
     models: list[ModelEntry]
+    open_models: list[OpenModel]
 
 
 @lru_cache(maxsize=1)
@@ -93,8 +111,63 @@ def lookup(provider: str, model_id: str) -> ModelEntry | None:
     Example::
 
         lookup("openai", "gpt-5").context_window  # 400000
+        lookup("openrouter", "openai/gpt-5").context_window  # 400000
+        lookup("ollama", "gpt-oss:20b").context_window  # 32768
     """
-    return _by_pair().get((provider, model_id))
+    return _by_pair().get((provider, model_id)) or _passed_on(provider, model_id) or _open_model(provider, model_id)
+
+
+@lru_cache(maxsize=1)
+def _by_plain_name() -> Mapping[tuple[str, str], ModelEntry]:
+    return MappingProxyType({(model.provider, _plain(model.model_id)): model for model in _catalog().models})
+
+
+def _plain(model_id: str) -> str:
+    """The name without the differences in spelling: ``claude-sonnet-4.6`` is Anthropic's ``claude-sonnet-4-6``."""
+    return model_id.lower().replace(".", "-")
+
+
+def _passed_on(provider_name: str, model_id: str) -> ModelEntry | None:
+    """The vendor's model as its provider passes it on: in the protocol, and with the levels, of the latter."""
+    through = provider(provider_name)
+    vendor, _, rest = model_id.partition("/")
+    if through is None or vendor not in through.vendors:
+        return None
+    name, _, variant = rest.partition(":")
+    own = _by_plain_name().get((through.vendors[vendor], _plain(name)))
+    if own is None:
+        return None
+    entry = replace(
+        own,
+        provider=provider_name,
+        model_id=model_id,
+        client_type=None,
+        # What the vendor would refuse (not to think, for one that must) is refused through another as well.
+        thinking_levels=tuple(level for level in own.thinking_levels if level in through.thinking_levels),
+        thinking_control=None,
+        chat_thinks_with_tools=True,
+    )
+    # `:free`, `:exacto` and the like go to other machines, for another price and often with another window.
+    return replace(entry, context_window=None, max_output=None, pricing=None) if variant else entry
+
+
+def _open_model(provider_name: str, model_id: str) -> ModelEntry | None:
+    server, name = provider(provider_name), model_id.lower()
+    if server is None or not server.local:
+        return None
+    known = next((each for each in _catalog().open_models if re.search(each.pattern, name)), None)
+    if known is None:
+        return None
+    return ModelEntry(
+        provider=provider_name,
+        model_id=model_id,
+        checked=known.checked,
+        context_window=known.context_window,
+        vision=known.vision,
+        thinking_levels=known.thinking_levels,
+        tool_calls=known.tool_calls,
+        pricing=Pricing(0.0, 0.0, 0.0),
+    )
 
 
 def provider(name: str) -> ProviderEntry | None:
@@ -108,7 +181,7 @@ def providers() -> Mapping[str, ProviderEntry]:
 
 
 def models() -> tuple[ModelEntry, ...]:
-    """All known models, in the order of the file."""
+    """All models that are known by their pair, in the order of the file."""
     return tuple(_catalog().models)
 
 
