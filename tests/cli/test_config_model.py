@@ -94,6 +94,25 @@ def test_L15_every_control_can_be_named() -> None:
     assert set(CONTROLS) == set(get_args(ThinkingControl))
 
 
+def test_add_takes_the_address_over_from_the_providers_other_entry_and_says_so(
+    penguin: Penguin, project: ProjectPaths
+) -> None:
+    own = ("config", "model", "add", "--provider", "lab", "--model-id")
+    place = "http://me:hushhush@127.0.0.1:9/v1"
+    assert penguin(*own, "one", "--base-url", place, "--client-type", "openai-responses", "--api-key", KEY).status == 0
+    said = penguin(*own, "two")
+    assert said.status == 0, said.err
+    assert "As with your other models of lab, it is at http://127.0.0.1:9/v1" in said.out
+    assert "hushhush" not in said.out
+    _, second = ProjectConfigFile(project.config).list_models()
+    assert (second.base_url, second.client_type, second.api_key) == (place, "openai-responses", None)
+    assert "As with" not in penguin(*own, "two", "--no-vision").out
+    assert penguin(*own, "three", "--base-url", "http://127.0.0.1:10/v1").status == 0
+    refused = penguin(*own, "four")
+    assert refused.status == 2, "they do not agree"
+    assert "--base-url" in refused.err
+
+
 def test_add_changes_what_is_named_and_nothing_else(penguin: Penguin, project: ProjectPaths) -> None:
     add(penguin, "http://127.0.0.1:9/v1", "--api-key", KEY, "--pricing", "0.5,5,25")
     said = penguin(*ADD, "--max-tokens", "5000")

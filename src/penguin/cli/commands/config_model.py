@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -101,7 +102,8 @@ def add(
 ) -> None:
     """Connect a model, or change how it is connected. Without a key the provider's variable is used.
 
-    An entry that exists keeps what you do not name. What is still left out is filled in from the catalogue,
+    An entry that exists keeps what you do not name. A provider that the catalogue does not know is where its other
+    entries say, unless you name another --base-url. What is still left out is filled in from the catalogue,
     whenever the model is used; what that is, is printed.
     """
     from msgspec.structs import replace  # noqa: PLC0415 - keeps `--help` cheap
@@ -123,18 +125,37 @@ def add(
     file = project_file(root, project_id)
     wanted = ModelEntry(provider=provider, model_id=model_id)
     known = next((entry for entry in file.list_models() if entry.ref == wanted.ref), wanted)
-    entry = replace(known, **{name: value for name, value in given.items() if value is not None})
+    named = replace(known, **{name: value for name, value in given.items() if value is not None})
+    entry = _at_the_same_place(named, file.list_models())
     if problem := missing_in(entry):
         raise click.UsageError(problem)
     only_one = set_default or not file.list_models()
     file.add_model(entry, default=set_default)
     print(f"{entry.ref} is kept in {file.path}")
+    if entry.base_url and not named.base_url:
+        print(f"As with your other models of {provider}, it is at {_without_login(entry.base_url)}")
     for line in what_is_known(file.read(), entry):
         print(line)
     if set_default:
         print("It is the model for new sessions: penguin run -m TEXT")
     elif not only_one:
         print(f"To use it for new sessions: penguin config model default {provider} {model_id}")
+
+
+def _at_the_same_place(entry: ModelEntry, others: Sequence[ModelEntry]) -> ModelEntry:
+    """The entry with address and protocol of its provider's others, where nobody knows its address and they agree.
+
+    The two go together: what an address has to contain is for the protocol to say. A key is never taken over.
+    """
+    from msgspec.structs import replace  # noqa: PLC0415 - keeps `--help` cheap
+
+    from penguin.agent.models import is_nowhere  # noqa: PLC0415 - this command only
+
+    places = {(each.base_url, each.client_type) for each in others if each.provider == entry.provider and each.base_url}
+    if not is_nowhere(entry) or len(places) != 1:
+        return entry
+    ((base_url, client_type),) = places
+    return replace(entry, base_url=base_url, client_type=entry.client_type or client_type)
 
 
 @click.command(name="list")
