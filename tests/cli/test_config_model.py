@@ -88,6 +88,9 @@ def test_L15_add_overrides_what_the_catalogue_knows_of_thinking_and_output(
     refused = penguin(*named, "--thinking-levels", "low,much")
     assert refused.status == 2
     assert "much is no level; the levels are none, low" in refused.err
+    unfit = penguin(*named, "--thinking-control", "effort")
+    assert unfit.status == 2
+    assert "not known to gemini; allowed: budget, level" in unfit.err
 
 
 def test_L15_every_control_can_be_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penguin.agent.models import ModelChoice, choose_model, is_nowhere, model_config
@@ -11,6 +11,7 @@ from penguin.llm import catalog
 from penguin.llm.credentials import key_variables_of
 from penguin.llm.model import refuse_unusable
 from penguin.protocol.errors import ConfigError
+from penguin.protocol.interfaces import ModelConfig
 from penguin.state.agent_files import AgentConfig
 from penguin.state.project import ModelEntry, ModelRef, ProjectConfig
 
@@ -48,15 +49,16 @@ def report_models(project: ProjectConfig, agent: AgentConfig, environ: Mapping[s
     return [_report(project, agent, environ, ref) for ref in refs]
 
 
-def missing_in(entry: ModelEntry) -> str | None:
-    """What a new entry lacks to be of use, in words; ``None`` when it can be connected.
+def problem_with(entry: ModelEntry) -> str | None:
+    """Why a new entry would be of no use, in words, its key aside; ``None`` when it can be connected.
 
     Example::
 
-        missing_in(ModelEntry(provider="custom", model_id="m"))  # "custom is no provider of the catalogue (…): …"
+        problem_with(ModelEntry(provider="custom", model_id="m"))  # "custom is no provider of the catalogue (…): …"
     """
     if not is_nowhere(entry):
-        return None
+        asked = ModelConfig(entry.provider, entry.model_id, entry.client_type, base_url=entry.base_url)
+        return _refusal(replace(asked, thinking_control=entry.thinking_control))
     known = ", ".join(sorted(catalog.providers()))
     return (
         f"{entry.provider} is no provider of the catalogue ({known}): say where it is with --base-url, for example"
@@ -84,10 +86,17 @@ def _report(project: ProjectConfig, agent: AgentConfig, environ: Mapping[str, st
 
 def _problem(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> str | None:
     """What a session would refuse the model for."""
-    if missing := missing_in(choice.entry):
-        return missing
+    if problem := problem_with(choice.entry):
+        return problem
     try:
-        refuse_unusable(model_config(choice, agent, environ, {}))
+        return _refusal(model_config(choice, agent, environ, {}))
+    except ConfigError as error:
+        return str(error)
+
+
+def _refusal(config: ModelConfig) -> str | None:
+    try:
+        refuse_unusable(config)
     except ConfigError as error:
         return str(error)
     return None

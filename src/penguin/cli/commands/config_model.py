@@ -108,7 +108,7 @@ def add(
     """
     from msgspec.structs import replace  # noqa: PLC0415 - keeps `--help` cheap
 
-    from penguin.agent.model_report import missing_in  # noqa: PLC0415 - this command only
+    from penguin.agent.model_report import problem_with  # noqa: PLC0415 - this command only
     from penguin.cli.known_model import what_is_known  # noqa: PLC0415
     from penguin.cli.secrets import read_secret  # noqa: PLC0415
     from penguin.state.project import ModelEntry  # noqa: PLC0415
@@ -127,7 +127,7 @@ def add(
     known = next((entry for entry in file.list_models() if entry.ref == wanted.ref), wanted)
     named = replace(known, **{name: value for name, value in given.items() if value is not None})
     entry = _at_the_same_place(named, file.list_models())
-    if problem := missing_in(entry):
+    if problem := problem_with(entry):
         raise click.UsageError(problem)
     only_one = set_default or not file.list_models()
     file.add_model(entry, default=set_default)
