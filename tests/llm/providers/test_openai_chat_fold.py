@@ -481,6 +481,65 @@ async def test_the_reply_was_broken_off_by_the_provider() -> None:
     assert (said.outcome.status, said.outcome.error.kind) == ("timeout", "overloaded")
 
 
+def broken_off(error: Any, finish: str | None = "error", **more: Any) -> bytes:
+    """A chunk that carries an error beside its choice, as OpenRouter words one in the middle of a stream."""
+    return chunk({"content": ""}, finish, error=error, **more)
+
+
+@pytest.mark.parametrize("finish", ["error", None])
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        ({"code": 402, "message": "Insufficient credits. Add more"}, "failed", "quota"),
+        ({"code": 429, "message": "slow down"}, "timeout", "rate_limit"),
+        ({"code": 400, "message": "maximum context length is 10 tokens"}, "failed", "context_overflow"),
+        ({"code": 400, "message": "a field is wrong"}, "failed", "bad_request"),
+        ({"code": "server_error", "message": "Provider disconnected unexpectedly"}, "timeout", "overloaded"),
+        ("maximum context length is 10 tokens", "failed", "context_overflow"),
+    ],
+)
+async def test_L4_the_providers_error_says_more_than_the_finish_beside_it(
+    error: Any, status: str, kind: str, finish: str | None
+) -> None:
+    within = {"index": 0, "delta": {"content": ""}, "finish_reason": finish, "error": error}
+    for last in (
+        [broken_off(error, finish)],
+        [chunk(choices=[within])],
+        [chunk(finish="error"), broken_off(error, None)],
+        [chunk(finish="error"), chunk(error=error, choices=[])],
+        [chunk(finish="error"), b"data: " + json.dumps({"error": error}).encode() + b"\n\n"],
+    ):
+        said = await fold(text("Par"), *last, DONE)
+        assert said.outcome.error is not None
+        assert (said.outcome.status, said.outcome.error.kind) == (status, kind)
+        words = error if isinstance(error, str) else error["message"]
+        assert words in said.outcome.error.message
+        assert said.stop_reasons() == [status]
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls", "length"])
+async def test_L4_an_error_beside_or_after_an_ordinary_finish_takes_nothing_back(finish: str) -> None:
+    error = {"code": 402, "message": "Insufficient credits"}
+    for last in ([broken_off(error, finish)], [chunk(finish=finish), broken_off(error)]):
+        said = await fold(text("All of it."), *last)
+        assert said.outcome.status == "completed"
+        assert said.texts() == ["All of it."]
+
+
+@pytest.mark.parametrize("error", [None, {}, "", False])
+async def test_L4_an_empty_error_is_none(error: Any) -> None:
+    said = await fold(broken_off(error, None), text("Hi"), STOP)
+    assert said.outcome.status == "completed"
+
+
+@pytest.mark.parametrize("finish", ["error", "abort", "cancelled", "network_error"])
+async def test_L4_a_reply_the_server_broke_off_without_a_reason_is_asked_for_again(finish: str) -> None:
+    said = await fold(text("Par"), chunk(finish=finish), DONE)
+    assert said.outcome.error is not None
+    assert (said.outcome.status, said.outcome.error.kind) == ("timeout", "overloaded")
+    assert finish in said.outcome.error.message
+
+
 @pytest.mark.parametrize("junk", [b"data: {oops\n\n", b'data: {"error":{"message":"late"}}\n\n', b"\x00\xff garbage"])
 async def test_L4_after_the_finish_nothing_matters(junk: bytes) -> None:
     said = await fold(text("hi"), STOP, junk)

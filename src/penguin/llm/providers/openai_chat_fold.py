@@ -29,7 +29,7 @@ from penguin.llm.segments import CallSegment, Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.codec import minify
 
-Finish: TypeAlias = Literal["stop", "length", "filter", "busy", "error"]
+Finish: TypeAlias = Literal["stop", "length", "filter", "broken"]
 
 FINISHES: Final[dict[str, Finish]] = {
     "length": "length",
@@ -41,12 +41,19 @@ FINISHES: Final[dict[str, Finish]] = {
     "sensitive": "filter",
     "safety": "filter",
     "refusal": "filter",
-    "insufficient_system_resource": "busy",
-    "network_error": "busy",
-    "engine_overloaded": "busy",
-    "error": "error",
+    "insufficient_system_resource": "broken",
+    "network_error": "broken",
+    "engine_overloaded": "broken",
+    "error": "broken",
+    "abort": "broken",
+    "aborted": "broken",
+    "cancelled": "broken",
+    "canceled": "broken",
 }
-"""What the labels that matter mean; any other (``stop``, ``tool_calls``, ``eos``…) is a plain end (D05)."""
+"""What the labels that matter mean; any other (``stop``, ``tool_calls``, ``eos``…) is a plain end (D05).
+
+``broken``: the server itself ended what the model had not. vLLM says ``abort`` when it shuts down, OpenRouter
+``error`` with the reason beside it."""
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class _Ending:
     """What the fold learnt about the end; ``finish`` is ``None`` while no terminal label has come."""
 
     finish: Finish | None = None
+    label: str = ""
     done: bool = False
     refusal: str = ""
     rejection: Rejection | None = None
@@ -207,11 +215,9 @@ class ChatFold:
         return ""
 
     def _failing_finish(self) -> Rejection | None:
-        match self._ending.finish:
-            case "busy" | "error":
-                return Rejection("the provider broke the reply off", code="server_error")
-            case _:
-                return None
+        if self._ending.finish != "broken":
+            return None
+        return Rejection(f"the provider broke the reply off ({self._ending.label})", code="server_error")
 
     def _refusal(self) -> str:
         ending = self._ending
@@ -224,8 +230,7 @@ class ChatFold:
 
     def _chunk(self, chunk: WireChunk, data: bytes, name: str) -> None:
         if not chunk.choices and _may_be_error(chunk) and _is_error(document(data), name):
-            if not self.delivered():
-                self._ending.rejection = rejection_from(document(data))
+            self._reject(document(data))
             return
         if chunk.usage is not NULL:
             self._note_usage(chunk.usage)
@@ -233,8 +238,9 @@ class ChatFold:
             self._note_usage(chunk.x_groq.usage)
         for choice in chunk.choices or ():
             self._choice(choice)
-        if chunk.error is not NULL and not is_null(chunk.error) and not self.delivered():
-            self._ending.rejection = rejection_from(document(data))
+        # After the choices: the words beside an error are shown, and an ordinary finish there comes first.
+        if chunk.error is not NULL:
+            self._note_error(chunk.error)
 
     def _choice(self, choice: WireChoice) -> None:
         delta = choice.delta or choice.message
@@ -244,9 +250,22 @@ class ChatFold:
             self._note_usage(choice.usage)
         if choice.finish_reason:
             finish = FINISHES.get(choice.finish_reason.lower(), "stop")
-            # A cut stays a cut: servers that send two finish chunks end with a plain one.
-            if self._ending.finish in {None, "stop"}:
-                self._ending.finish = finish
+            # A cut stays a cut: servers that send two finish chunks end with a plain one. And what has
+            # ended stays delivered, whatever breaks afterwards.
+            if self._ending.finish is None or (self._ending.finish == "stop" and finish != "broken"):
+                self._ending.finish, self._ending.label = finish, choice.finish_reason
+        if choice.error is not NULL:
+            self._note_error(choice.error)
+
+    def _note_error(self, raw: Raw) -> None:
+        error = document(bytes(raw))
+        if error:
+            self._reject({"error": error})
+
+    def _reject(self, value: Any) -> None:
+        """The provider's own reason; it says more than a finish that only tells of some error."""
+        if self._ending.finish == "broken" or not self.delivered():
+            self._ending.rejection = rejection_from(value)
 
     def _delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:

@@ -55,6 +55,7 @@ class WireChoice(Struct):
     message: WireDelta | None = None
     finish_reason: str | None = None
     usage: Raw = NULL
+    error: Raw = NULL
 
 
 class WireGroq(Struct):
@@ -164,6 +165,7 @@ def _choice(value: dict[str, Any]) -> WireChoice:
         _delta(value.get("message")),
         _text(value.get("finish_reason")),
         _raw(value.get("usage")),
+        _raw(value.get("error")),
     )
 
 
