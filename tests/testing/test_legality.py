@@ -232,6 +232,12 @@ CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthrop
         (ANTHROPIC, put("messages.2.content.1.content", ""), "empty"),
         (ANTHROPIC, put("messages.1.content.0.signature", ""), "signature"),
         (ANTHROPIC, swap("messages.1.content", 0, 1), "must start with a thinking block"),
+        (ANTHROPIC, swap("messages.1.content", 0, 3), "final block in an assistant message cannot be `thinking`"),
+        (
+            ANTHROPIC,
+            put("messages.1.content.3", {"type": "redacted_thinking", "data": "Zm9v"}),
+            "final block in an assistant message cannot be `redacted_thinking`",
+        ),
         (ANTHROPIC, put("messages.0.content.1.source.media_type", "image/bmp"), "image type"),
         (ANTHROPIC, put("thinking.budget_tokens", 5000), "greater than"),
         (ANTHROPIC, put("thinking.budget_tokens", 100), "at least 1024"),

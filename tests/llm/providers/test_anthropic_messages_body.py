@@ -6,6 +6,7 @@ The files lie in ``tests/golden_bodies/anthropic_messages``. After a change that
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penguin.llm import catalog
+from penguin.llm.prefix import changed_block
 from penguin.llm.providers.anthropic_messages import AnthropicMessages, messages_settings
 from penguin.llm.providers.anthropic_messages_body import MessagesBody, MessagesSettings
 from penguin.protocol.builders import (
@@ -30,6 +32,7 @@ from penguin.protocol.builders import (
 )
 from penguin.protocol.interfaces import ModelConfig
 from penguin.protocol.messages import Message, OmniMessage, Text, ThinkingLevel, ToolDefinition
+from penguin.testing import legality
 
 GOLDEN = Path(__file__).parents[2] / "golden_bodies" / "anthropic_messages"
 READ = ToolDefinition("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -286,6 +289,42 @@ def test_a_server_tool_without_its_result_stays_here() -> None:
         user_text("Go on."),
     ]
     assert [item["type"] for item in messages(history)[1]["content"]] == ["server_tool_use", "web_search_tool_result"]
+
+
+REDACTED = thinking("", fidelity={"content_block": {"type": "redacted_thinking", "data": "Zm9v"}})
+SIGNED_THOUGHT = thinking("Hm.", fidelity={"signature": "S"})
+SEARCH = thinking("", fidelity={"content_block": {"type": "server_tool_use", "id": "s1", "name": "w", "input": {}}})
+
+
+@pytest.mark.parametrize(
+    ("turn", "kinds"),
+    [
+        ([assistant_text("Yes."), SIGNED_THOUGHT], ["text"]),
+        ([SIGNED_THOUGHT, assistant_text("Yes."), SIGNED_THOUGHT, REDACTED], ["thinking", "text"]),
+        ([SIGNED_THOUGHT, assistant_text("Yes."), SIGNED_THOUGHT, assistant_text(" \n")], ["thinking", "text"]),
+        ([assistant_text("I look."), SIGNED_THOUGHT, SEARCH], ["text"]),
+        ([SIGNED_THOUGHT], ["text"]),
+        ([SIGNED_THOUGHT, REDACTED, SEARCH], ["text"]),
+        ([REDACTED, assistant_text("Yes.")], ["redacted_thinking", "text"]),
+    ],
+)
+def test_E25_thinking_that_nothing_of_its_turn_follows_stays_here(turn: list[Message], kinds: list[str]) -> None:
+    history: list[Message] = [*ASKED, *turn, user_text("Go on.")]
+    assert legality.check("anthropic-messages", json.loads(build(history)), model="m") == []
+    assert [block["type"] for block in messages(history)[1]["content"]] == kinds
+    assert [message["role"] for message in messages(history)] == ["user", "assistant", "user"]
+
+
+def test_T12_thinking_that_stays_here_changes_nothing_before_it() -> None:
+    history: list[Message] = [*ASKED]
+    body = MessagesBody(MessagesSettings("m"))
+    sent = [body.build(history)]
+    for turn in ([SIGNED_THOUGHT], [assistant_text("Yes."), REDACTED], [SIGNED_THOUGHT, assistant_text("So.")]):
+        history += [*turn, user_text("Go on.")]
+        sent.append(body.build(history))
+        assert sent[-1] == MessagesBody(MessagesSettings("m")).build(history)
+    for earlier, later in itertools.pairwise(sent):
+        assert changed_block(earlier, later) is None
 
 
 def test_a_lone_surrogate_costs_a_character_not_the_request() -> None:

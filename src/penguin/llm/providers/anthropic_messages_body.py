@@ -11,7 +11,9 @@ Decisions a reader may wonder about:
   request wrote its entry.
 - Thinking goes back unmodified with its signature, or not at all. What the model did with the
   provider's own tools, redacted thinking and kinds of blocks that do not exist yet lie in an empty
-  ``thinking`` as they came, and go back in their place.
+  ``thinking`` as they came, and go back in their place. Thinking that nothing of its turn follows stays
+  out: the provider refuses an assistant message that ends in it. A turn of nothing but thinking is
+  enough for that, or a paused one whose search was lost.
 - Text of nothing but white space is refused by the provider and therefore left out.
 - ``temperature`` is never sent: current models refuse it.
 """
@@ -229,7 +231,15 @@ def _assistant_blocks(run: Run, ids: WireIds) -> list[Any]:
     opaque = {number: members(block) for number, block in enumerate(blocks) if isinstance(block, Raw)}
     answered = {text_of(fields.get("tool_use_id")) for fields in opaque.values()}
     lost = {number for number, fields in opaque.items() if _calls_server(fields, answered)}
-    return [block for number, block in enumerate(blocks) if number not in lost]
+    sent = [block for number, block in enumerate(blocks) if number not in lost]
+    while sent and _is_thinking(sent[-1]):
+        sent.pop()
+    return sent
+
+
+def _is_thinking(block: Any) -> bool:
+    kind = text_of(members(block).get("type")) if isinstance(block, Raw) else block["type"]
+    return kind in {"thinking", "redacted_thinking"}
 
 
 def _calls_server(fields: dict[str, Raw], answered: set[str]) -> bool:

@@ -151,6 +151,10 @@ class _Conversation:
             self._expect_answered(place)
         else:
             self._check_server_tools(blocks, place)
+            last = blocks[-1].get("type") if blocks and isinstance(blocks[-1], dict) else None
+            self._complaints.unless(
+                last not in _THINKING, place, f"the final block in an assistant message cannot be `{last}`"
+            )
 
     def _check_results_first(self, blocks: list[Any], place: str) -> None:
         results = [block.get("type") == "tool_result" for block in blocks if isinstance(block, dict)]
