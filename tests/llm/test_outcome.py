@@ -39,6 +39,10 @@ OVERFLOWS = [
     "Input is too long for requested model.",
     "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 47098.",
     "prompt too long; exceeded max context length by 12 tokens",
+    (
+        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context"
+        " length of only 4096 tokens, which is not enough"
+    ),
 ]
 
 
@@ -60,6 +64,11 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
         (400, "Arrearage: Access denied", ("failed", "quota")),
         (400, "Your credit balance is too low to access the API", ("failed", "quota")),
         (429, "余额不足或无可用资源包", ("failed", "quota")),
+        (429, "Your prepayment credits are depleted. Please go to AI Studio to manage them.", ("failed", "quota")),
+        (500, "insufficient balance (1008)", ("failed", "quota")),
+        (503, "1008: insufficient balance", ("failed", "quota")),
+        (429, "1113: Your account is in arrears. Please recharge and try again.", ("failed", "quota")),
+        (429, "1113 Insufficient balance or no resource package. Please recharge.", ("failed", "quota")),
         (
             429,
             "Rate limit reached for gpt-x on tokens per min (TPM): Limit 30000, Used 29000",
@@ -79,8 +88,14 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
         (400, "content_filter: the response was filtered", ("failed", "refused")),
         (400, "Content Exists Risk", ("failed", "refused")),
         (400, "DataInspectionFailed", ("failed", "refused")),
+        (403, 'm requires moderation. Your input was flagged for "violence".', ("failed", "refused")),
+        (403, "m requires moderation on X. Your input was flagged. No credits were charged.", ("failed", "refused")),
+        (400, "cyber_policy", ("failed", "refused")),
+        (400, "invalid_prompt: Invalid Responses API request", ("failed", "bad_request")),
+        (400, "invalid_prompt: your prompt was flagged as violating our usage policy", ("failed", "refused")),
         (401, "", ("failed", "auth")),
         (403, "", ("failed", "auth")),
+        (403, "no credits left", ("failed", "quota")),
         (400, "API key not valid: invalid_api_key", ("failed", "auth")),
         (400, "unknown field", ("failed", "bad_request")),
         (404, "model not found", ("failed", "bad_request")),
@@ -94,7 +109,11 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
         (None, "rate_limit_exceeded", ("timeout", "rate_limit")),
         (None, "insufficient_quota", ("failed", "quota")),
         (None, "content_filter", ("failed", "refused")),
+        (None, "invalid_prompt: Invalid prompt", ("failed", "refused")),
+        (None, "cyber_policy: this may be used for an attack", ("failed", "refused")),
         (None, "invalid_api_key", ("failed", "auth")),
+        (None, "1004: login fail: Please carry the API secret key in the 'Authorization' field", ("failed", "auth")),
+        (None, "2013: invalid params, messages is empty", ("failed", "bad_request")),
         (None, "invalid_request_error: bad schema", ("failed", "bad_request")),
         (None, "something new", ("failed", "unknown")),
     ],
@@ -195,6 +214,13 @@ def test_L17_keys_never_appear_and_the_setting_does() -> None:
     assert "openai/gpt-x" in outcome.error.message
     assert ".project_config.toml" in outcome.error.message
     assert "sk-" not in repr(outcome)
+
+
+def test_L4_a_prompt_that_was_flagged_is_no_matter_of_the_key() -> None:
+    outcome = rejected(Rejection('m requires moderation. Your input was flagged for "violence".', 403), PLACE)
+    assert outcome.error is not None
+    assert outcome.error.kind == "refused"
+    assert "api_key" not in outcome.error.message
 
 
 @pytest.mark.parametrize(

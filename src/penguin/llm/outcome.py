@@ -74,7 +74,8 @@ OVERFLOW = _words(
     r"input length\b.*\bexceed",
     r"range of input length should be",
     r"(greater|larger|longer) than the (maximum )?context",
-    r"context (length|window|size)\b.*\b(too small|exceeded|overflow)",
+    r"context (length|window|size)\b.*\b(too small|not enough|exceeded|overflow)",
+    r"when (the )?context (the )?overflows",
     r"(prompt|input) exceeds (the )?(limit|max)",
     r"reduce the length of (the|your) (messages|prompt|input)",
     r"request too large\b.*\btokens per min",
@@ -89,8 +90,11 @@ QUOTA = _words(
     r"exceeded your current quota",
     r"credit balance",
     r"(billing|payment)[_ ](hard[_ ]limit|not[_ ]active|required)",
-    r"(out of|not enough|no|insufficient) (credits?|balance|funds)",
-    r"arrearage",
+    # A refusal may add that no credits were charged for it.
+    r"(out of|not enough|no|insufficient) (credits?|balance|funds)\b(?! (was|were|have been|has been) )",
+    r"credits? (is|are|was|were|has been|have been) (depleted|exhausted|used up)",
+    r"arrear(s|age)\b",
+    r"please (recharge|top up)",
     r"freetieronly",
     r"usage limit (reached|exceeded)",
     "余额不足",
@@ -102,6 +106,9 @@ REFUSED = _words(
     r"(flagged|blocked|rejected) (by|for|as)\b.*\b(safety|moderation|policy|usage polic)",
     r"safety (system|filter|polic)",
     r"sensitive content",
+    r"requires moderation",
+    r"(input|prompt|content|message)s? (was|were|has been|have been) flagged",
+    r"cyber_policy",
 )
 BUSY = _words(
     r"overloaded",
@@ -130,10 +137,14 @@ KEY_TROUBLE = _words(
     r"invalid[_ ]authentication",
     r"unauthori[sz]ed",
     r"no auth",
+    r"login fail",
+    r"api secret key",
 )
-WRONG_REQUEST = _words(
-    r"invalid[_ ]request", r"invalid[_ ]parameter", r"not[_ ]found", r"unsupported", r"bad[_ ]request"
-)
+WRONG_REQUEST = _words(r"invalid[_ ]request", r"invalid[_ ]param", r"not[_ ]found", r"unsupported", r"bad[_ ]request")
+
+# With a status, gateways say so of requests they cannot read; in a stream that began it is OpenAI's word for a
+# prompt against its policy.
+FLAGGED_IN_THE_STREAM = _words(r"\binvalid_prompt\b")
 
 _PERMANENT = frozenset({400, 404, 422})
 _SERVER = frozenset(range(500, 600))
@@ -143,7 +154,8 @@ RULES: tuple[Rule, ...] = (
     Rule("failed", "context_overflow", words=OVERFLOW),
     Rule("failed", "quota", frozenset({402})),
     Rule("timeout", "rate_limit", frozenset({429}), BY_THE_MINUTE),
-    Rule("failed", "quota", frozenset({400, 401, 403, 404, 422, 429}), QUOTA),
+    # Gateways also answer 5xx for an account without credit; waiting does not fill it.
+    Rule("failed", "quota", frozenset({400, 401, 403, 404, 422, 429}) | _SERVER, QUOTA),
     Rule("timeout", "rate_limit", frozenset({429})),
     Rule("timeout", "network", frozenset({408})),
     Rule("timeout", "overloaded", frozenset({409, 425}) | _SERVER),
@@ -155,6 +167,7 @@ RULES: tuple[Rule, ...] = (
     # From here on without a status: an error inside a stream that began with 200.
     Rule("failed", "quota", words=QUOTA),
     Rule("failed", "refused", words=REFUSED),
+    Rule("failed", "refused", words=FLAGGED_IN_THE_STREAM),
     Rule("timeout", "rate_limit", words=RATE_LIMITED),
     Rule("timeout", "overloaded", words=BUSY),
     Rule("failed", "auth", words=KEY_TROUBLE),

@@ -470,6 +470,23 @@ async def test_an_error_inside_the_stream(error: dict[str, Any], status: str, ki
     assert said.texts() == ["Par"]
 
 
+@pytest.mark.parametrize("around", [{}, {"choices": None, "usage": {"total_tokens": 0}}, {"choices": []}])
+async def test_L4_a_200_whose_document_only_says_that_the_log_in_failed(around: dict[str, Any]) -> None:
+    words = "login fail: Please carry the API secret key in the 'Authorization' field"
+    body = json.dumps({"id": "x"} | around | {"base_resp": {"status_code": 1004, "status_msg": words}}).encode()
+    for steps, kind in (([body], "application/json"), ([b"data: " + body + b"\n\n"], "text/event-stream")):
+        said = await ask(model(Answer(steps, headers={"content-type": kind}))[0])
+        assert said.outcome.error is not None
+        assert (said.outcome.status, said.outcome.error.kind) == ("failed", "auth")
+        assert words in said.outcome.error.message
+        assert "Change `api_key` in the [[models]] entry of custom/m" in said.outcome.error.message
+
+
+async def test_a_base_resp_that_says_all_is_well_is_no_error() -> None:
+    said = await fold(text("Hi"), chunk(finish="stop", base_resp={"status_code": 0, "status_msg": ""}))
+    assert said.outcome.status == "completed"
+
+
 async def test_an_error_event_by_name() -> None:
     said = await fold(text("Par"), b'event: error\ndata: {"reason":"upstream unavailable, try again later"}\n\n')
     assert said.outcome.status == "timeout"

@@ -364,8 +364,10 @@ def _is_error(value: Any) -> bool:
     match value:
         case {"error": error} if error:
             return True
-        case {"message": str()} | {"detail": str()} | {"base_resp": {"status_code": _}}:
+        case {"message": str()} | {"detail": str()}:
             return True
+        case {"base_resp": {"status_code": int(code)}}:
+            return code != 0
         case _:
             return False
 

@@ -437,7 +437,8 @@ def _documents(data: bytes) -> list[bytes]:
 
 
 def _may_be_error(chunk: WireChunk) -> bool:
-    return chunk.choices is None and is_null(chunk.usage)
+    """Whether to look closer; only the usage that ends most streams has choices, and none in them."""
+    return chunk.choices is None or is_null(chunk.usage)
 
 
 def _is_error(value: Any, name: str) -> bool:
