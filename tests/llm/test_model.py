@@ -301,12 +301,12 @@ class Silence:
         await anyio.sleep(self.seconds)
 
 
-def timed(*steps: Any, timeout_ms: int = 120_000) -> tuple[Said, float]:
+def timed(*steps: Any, timeout_ms: int = 120_000, **answer: Any) -> tuple[Said, float]:
     """One attempt under trio with a clock that jumps; what was said and after how many seconds it ended."""
     result: list[Any] = []
 
     async def run() -> None:
-        one, _ = model(Answer(steps), request_timeout_ms=timeout_ms)
+        one, _ = model(Answer(steps, **answer), request_timeout_ms=timeout_ms)
         started = trio.current_time()
         said = await ask(one)
         result.append((said, trio.current_time() - started))
@@ -379,12 +379,48 @@ def test_D08_usage_that_comes_a_second_after_the_finish_still_counts() -> None:
     assert said.usage().request.total == 8
 
 
-def test_a_hanging_error_body_is_a_timeout() -> None:
-    async def run() -> None:
-        one, _ = model(Answer([b"{", Silence(10_000)], 500))
-        assert (await ask(one)).outcome.status == "timeout"
+JSON_REPLY = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).encode()
+AS_JSON = {"content-type": "application/json"}
 
-    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+def dripping(*pieces: bytes, every: float = 100) -> list[Any]:
+    """The pieces, each after a wait."""
+    return [step for piece in pieces for step in (Silence(every), piece)]
+
+
+def test_L5_white_space_in_a_json_body_is_life_not_output() -> None:
+    said, seconds = timed(*dripping(*[b" \n"] * 1000), headers=AS_JSON)
+    assert error_kind(said.outcome) == "idle_timeout"
+    assert "did not begin to answer" in (said.outcome.error.message if said.outcome.error else "")
+    assert seconds == pytest.approx(600)
+    patient, _ = timed(*dripping(*[b"\n"] * 4, JSON_REPLY), headers=AS_JSON)
+    assert patient.texts() == ["Hi"]
+
+
+def test_L5_a_json_body_that_comes_slowly_is_no_timeout() -> None:
+    halves = [JSON_REPLY[:1], b" ", JSON_REPLY[1:11], *[b"\n"] * 4, JSON_REPLY[11:]]
+    assert timed(*dripping(*halves), headers=AS_JSON)[0].texts() == ["Hi"]
+
+
+@pytest.mark.parametrize("timeout_ms", [120_000, 5_000, 0])
+@pytest.mark.parametrize(
+    ("status", "outcome", "kind"), [(401, "failed", "auth"), (429, "timeout", "rate_limit"), (400, "failed", "quota")]
+)
+def test_L5_an_error_body_is_read_for_a_bounded_time_and_judged_by_its_status(
+    timeout_ms: int, status: int, outcome: str, kind: str
+) -> None:
+    start = b'{"error":{"message":"insufficient balance' if kind == "quota" else b'{"error":{"message":"no'
+    for steps in ([start, Silence(10_000)], [start, *dripping(*[b" "] * 1000, every=1)]):
+        said, seconds = timed(*steps, timeout_ms=timeout_ms, status=status)
+        assert (said.outcome.status, error_kind(said.outcome)) == (outcome, kind)
+        assert start.decode() in (said.outcome.error.message if said.outcome.error else "")
+        assert seconds <= 10.001
+
+
+@pytest.mark.parametrize("came", [b"", b"{"])
+async def test_L4_an_error_body_that_breaks_is_judged_by_its_status(came: bytes) -> None:
+    said = await ask(model(Answer([came, TransportError("broke")], 401))[0])
+    assert (said.outcome.status, error_kind(said.outcome)) == ("failed", "auth")
 
 
 # --- cancellation -------------------------------------------------------------------------------------

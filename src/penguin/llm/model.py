@@ -91,6 +91,7 @@ ALIASES: Mapping[str, str] = {"openai": "openai-chat", "ant-messages": "anthropi
 _LARGEST_ERROR_BODY = 256 * 1024
 _LARGEST_DOCUMENT = 64 * 1024 * 1024
 _LARGEST_PREAMBLE = 64 * 1024
+_ERROR_BODY_SECONDS = 10.0
 _DRAIN_FOR_USAGE = 2.0
 _DRAIN_AFTER_END = 0.2
 
@@ -327,14 +328,25 @@ class _Attempt:
 
     async def _take(self, response: HttpResponse, clocks: Clocks) -> None:
         if not 200 <= response.status < 300:  # noqa: PLR2004 - success
-            content = await _read(response, _LARGEST_ERROR_BODY, clocks)
-            self._rejection = read_rejection(content, response.status, response.headers)
+            await self._take_refusal(response, clocks)
             return
         self._answering = True
         if "json" in response.headers.get("content-type", "").lower():
-            self._take_document(await _read(response, _LARGEST_DOCUMENT, clocks))
+            body = bytearray()
+            await _read(response, body, _LARGEST_DOCUMENT, clocks)
+            self._take_document(bytes(body))
         else:
             await self._take_events(response, clocks)
+
+    async def _take_refusal(self, response: HttpResponse, clocks: Clocks) -> None:
+        """A status that says no: its body is only the reason, so what has come of it in ten seconds is enough."""
+        body = bytearray()
+        try:
+            with anyio.move_on_after(_ERROR_BODY_SECONDS):
+                await _read(response, body, _LARGEST_ERROR_BODY, clocks)
+        finally:
+            # Also when a clock runs out or the connection breaks: the status has said what it is.
+            self._rejection = read_rejection(bytes(body), response.status, response.headers)
 
     async def _take_events(self, response: HttpResponse, clocks: Clocks) -> None:
         fold, splitter = self._fold, EventSplitter()
@@ -414,17 +426,14 @@ def _silence(conclusion: Conclusion, segments: Segments) -> str:
     return f"{conclusion.note} That was {when}: raise `max_tokens`, or let it think less."
 
 
-async def _read(response: HttpResponse, limit: int, clocks: Clocks) -> bytes:
-    """The body, or its first ``limit`` bytes."""
-    pieces: list[bytes] = []
-    size = 0
+async def _read(response: HttpResponse, body: bytearray, limit: int, clocks: Clocks) -> None:
+    """Append what comes, up to ``limit`` bytes; servers keep a connection alive with white space between them."""
     async for chunk in response.chunks:
-        clocks.tick(1, output=True)
-        pieces.append(chunk)
-        size += len(chunk)
-        if size >= limit:
+        output = bool(chunk) and not chunk.isspace()
+        clocks.tick(int(output), output=output)
+        body += chunk[: limit - len(body)]
+        if len(body) >= limit:
             break
-    return b"".join(pieces)[:limit]
 
 
 def _headers(adapter: Adapter) -> Mapping[str, str]:
