@@ -165,6 +165,15 @@ async def test_D06_a_cut_off_call_is_sent_again_with_advice_and_never_run() -> N
     drive.check()
 
 
+async def test_D06_a_cut_before_the_first_word_is_not_answered_with_words_about_a_call() -> None:
+    cut = turn(think("Long."), fault=fail("malformed", cut_off=True))
+    drive = Drive([cut, "done"], settings=QUICK)
+    assert (await drive.run()).text == "done"
+    assert "before its first word" in drive.sent_texts()[-1]
+    assert "tool call" not in drive.sent_texts()[-1]
+    drive.check()
+
+
 async def test_L4_a_filter_inside_a_call_is_not_answered_with_advice_about_size() -> None:
     fault = fail("malformed", "refused", "filtered", cut_off=True, after=1)
     drive = Drive([turn(call("echo", '{"text": "long', id="a"), fault=fault), "done"], settings=QUICK)

@@ -303,6 +303,14 @@ def test_the_providers_words_and_the_advice_are_two_sentences() -> None:
         assert "in /home/me/.project_config.toml" in outcome.error.message
 
 
+def test_an_error_without_a_status_is_named_by_its_type() -> None:
+    error = {"message": "Overloaded", "type": "overloaded_error"}
+    for status, words in ((None, "overloaded_error: Overloaded"), (529, "HTTP 529: Overloaded")):
+        outcome = rejected(rejection_from({"error": error}, status), PLACE)
+        assert outcome.error is not None
+        assert (outcome.error.message, outcome.error.http_status) == (words, status)
+
+
 def test_a_code_that_repeats_the_status_is_said_once() -> None:
     outcome = rejected(read_rejection(b'{"error":{"message":"slow down","code":429}}', 429, {}), PLACE)
     assert outcome.error is not None

@@ -30,6 +30,10 @@ CUT_OFF = (
     "The reply was cut off at the output limit inside a tool call, and nothing of it was run."
     " Send the call again in smaller pieces: write less at once."
 )
+NOTHING_BEFORE_THE_LIMIT = (
+    "The reply reached the output limit before its first word, and nothing of it was run."
+    " Think less, and write less at once."
+)
 FILTERED = (
     "The provider's content filter stopped the reply inside a tool call, and nothing of it was run."
     " Make the call in another way, or say why it cannot be made."
@@ -134,7 +138,9 @@ def _advice(attempts: list[Attempt]) -> list[str]:
         case RequestEnd(status="malformed", retry_in_ms=0, error=ErrorDetail(kind="refused")):
             return [inline_block("note", FILTERED)]
         case RequestEnd(status="malformed", retry_in_ms=0):
-            return [inline_block("note", CUT_OFF)]
+            # Some protocols do not show a call that is cut at all (Gemini).
+            spoke = any(isinstance(message.payload, Text | ToolCall) for message in attempts[-1].said)
+            return [inline_block("note", CUT_OFF if spoke else NOTHING_BEFORE_THE_LIMIT)]
         case _:
             return []
 

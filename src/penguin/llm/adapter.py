@@ -21,8 +21,8 @@ class Conclusion(Struct, frozen=True):
     ``delivered``: the terminal event came. ``rejection``: the provider turned the request down.
     ``unreadable``: what could not be parsed. ``cut_off``: the output limit or a filter fell inside
     a call; ``filtered``: it was the filter.
-    ``refusal``: the model's or provider's reason for refusing. ``note``: a remark for the user.
-    ``usage``: the provider's own numbers.
+    ``refusal``: the model's or provider's reason for refusing. ``note``: a remark for the user;
+    ``at_limit``: it is about the output limit. ``usage``: the provider's own numbers.
     """
 
     delivered: bool = False
@@ -32,6 +32,7 @@ class Conclusion(Struct, frozen=True):
     filtered: bool = False
     refusal: str = ""
     note: str | None = None
+    at_limit: bool = False
     usage: Raw | None = None
 
 

@@ -92,6 +92,7 @@ _LARGEST_ERROR_BODY = 256 * 1024
 _LARGEST_DOCUMENT = 64 * 1024 * 1024
 _LARGEST_PREAMBLE = 64 * 1024
 _ERROR_BODY_SECONDS = 10.0
+_MORE_ROOM = "raise `max_tokens`, or let it think less"
 _DRAIN_FOR_USAGE = 2.0
 _DRAIN_AFTER_END = 0.2
 
@@ -404,7 +405,7 @@ def _note_outcome(config: ModelConfig, outcome: LLMOutcome) -> None:
 
 def _delivered(conclusion: Conclusion, segments: Segments) -> LLMOutcome:
     if conclusion.cut_off:
-        return LLMOutcome("malformed", _cut(filtered=conclusion.filtered), cut_off=True)
+        return LLMOutcome("malformed", _cut(segments, filtered=conclusion.filtered), cut_off=True)
     if conclusion.refusal:
         return LLMOutcome("failed", ModelError("refused", conclusion.refusal))
     if conclusion.unreadable:
@@ -412,10 +413,13 @@ def _delivered(conclusion: Conclusion, segments: Segments) -> LLMOutcome:
     return LLMOutcome("completed", note=conclusion.note if segments.spoke() else _silence(conclusion, segments))
 
 
-def _cut(*, filtered: bool) -> ModelError:
+def _cut(segments: Segments, *, filtered: bool) -> ModelError:
     if filtered:
         return ModelError("refused", "the provider's content filter stopped the reply inside a tool call")
-    return ModelError("malformed", "the output limit cut the reply inside a tool call")
+    if segments.spoke():
+        return ModelError("malformed", "the output limit cut the reply inside a tool call")
+    what = "nothing but thinking" if segments.thought_at_all() else "nothing"
+    return ModelError("malformed", f"{what} came before the output limit: {_MORE_ROOM}")
 
 
 def _silence(conclusion: Conclusion, segments: Segments) -> str:
@@ -423,7 +427,8 @@ def _silence(conclusion: Conclusion, segments: Segments) -> str:
     when = "before it answered" if segments.thought_at_all() else "without a word"
     if conclusion.note is None:
         return f"The model ended its reply {when}."
-    return f"{conclusion.note} That was {when}: raise `max_tokens`, or let it think less."
+    # More room helps only where it was the limit that ended the reply.
+    return f"{conclusion.note} That was {when}: {_MORE_ROOM}." if conclusion.at_limit else conclusion.note
 
 
 async def _read(response: HttpResponse, body: bytearray, limit: int, clocks: Clocks) -> None:

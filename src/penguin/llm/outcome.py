@@ -26,13 +26,23 @@ _LONGEST_MESSAGE = 2_000
 
 
 class Rejection(Struct, frozen=True):
-    """A provider's refusal in its own words; ``status`` is ``None`` inside a stream that began with 200."""
+    """A provider's refusal in its own words; ``status`` is ``None`` inside a stream that began with 200.
+
+    ``stands_for`` is the status that such a refusal has outside a stream, where its type says so: the rules go
+    by it, and nobody is told of a status that was never received.
+    """
 
     message: str
     status: int | None = None
     code: str = ""
     kind: str = ""
     retry_after: float | None = None
+    stands_for: int | None = None
+
+    @property
+    def judged_status(self) -> int | None:
+        """The status that the rules look at."""
+        return self.stands_for if self.status is None else self.status
 
     @property
     def words(self) -> str:
@@ -50,7 +60,7 @@ class Rule(Struct, frozen=True):
 
     def fits(self, rejection: Rejection) -> bool:
         """Whether this row decides about ``rejection``."""
-        if self.statuses is not None and rejection.status not in self.statuses:
+        if self.statuses is not None and rejection.judged_status not in self.statuses:
             return False
         return self.words is None or re.search(self.words, rejection.words) is not None
 
@@ -232,7 +242,7 @@ _SHORTEST_SECRET = 6
 def rejected(rejection: Rejection, place: Place) -> LLMOutcome:
     """The outcome of an attempt the provider turned down."""
     rule = classify(rejection)
-    said, advice = _sentence(rejection), place.advice(rule.kind, rejection.status)
+    said, advice = _sentence(rejection), place.advice(rule.kind, rejection.judged_status)
     message = place.hidden(f"{_ended(said)} {advice}" if advice else said)
     retry_after = rejection.retry_after if rule.status == "timeout" else None
     return LLMOutcome(rule.status, ModelError(rule.kind, message, rejection.status, retry_after))
@@ -240,7 +250,8 @@ def rejected(rejection: Rejection, place: Place) -> LLMOutcome:
 
 def _sentence(rejection: Rejection) -> str:
     words = scrub(rejection.message.strip()) or "no reason given"
-    code = rejection.code
+    # Without a status the type of the error is all that names it.
+    code = rejection.code or (rejection.kind if rejection.status is None else "")
     label = "" if code == str(rejection.status) or code.lower() in words.lower() else code
     head = " ".join(part for part in (f"HTTP {rejection.status}" if rejection.status else "", label) if part)
     if len(words) > _LONGEST_MESSAGE:

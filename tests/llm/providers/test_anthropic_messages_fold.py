@@ -345,8 +345,15 @@ async def test_D09_an_error_inside_the_stream_is_judged_by_its_type() -> None:
     assert said.outcome.status == "timeout"
     assert said.outcome.error is not None
     assert said.outcome.error.kind == "overloaded"
-    assert "Overloaded" in said.outcome.error.message
+    assert said.outcome.error.message == "overloaded_error: Overloaded"
+    assert said.outcome.error.http_status is None
     assert said.stop_reasons() == ["timeout"]
+
+
+async def test_D09_what_the_type_stands_for_also_decides_on_the_advice() -> None:
+    said = await fold(start(), error("not_found_error", "model: no-such"))
+    assert said.outcome.error is not None
+    assert said.outcome.error.message.startswith("not_found_error: model: no-such. Check `model_id` and `base_url`")
 
 
 @pytest.mark.parametrize(
@@ -422,8 +429,25 @@ async def test_a_paused_turn_completes_with_a_note() -> None:
         start(), begin(0, "server_tool_use", id="s", name="web_search", input={"q": 1}), end(0), finish("pause_turn")
     )
     assert said.outcome.status == "completed"
-    assert said.outcome.note is not None
-    assert "paused" in said.outcome.note
+    assert said.outcome.note == "The provider paused its own tools before they were done; ask it to go on."
+
+
+@pytest.mark.parametrize(
+    ("stream", "note"),
+    [
+        ([], "The model ended its reply without a word."),
+        ([text(0, " \n")], "The model ended its reply without a word."),
+        ([thinking(0, "a", signature="A")], "The model ended its reply before it answered."),
+    ],
+)
+async def test_L4_a_plain_end_without_a_word_completes_the_reply_and_says_so(stream: list[bytes], note: str) -> None:
+    said = await fold(start(), *stream, finish("end_turn"))
+    assert (said.outcome.status, said.outcome.note) == ("completed", note)
+
+
+async def test_L4_only_a_cut_at_the_limit_asks_for_a_higher_one() -> None:
+    said = await fold(start(), thinking(0, "a", signature="A"), finish("max_tokens"))
+    assert "raise `max_tokens`" in (said.outcome.note or "")
 
 
 @pytest.mark.parametrize(

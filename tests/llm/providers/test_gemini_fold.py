@@ -174,9 +174,33 @@ async def test_D09_an_error_beside_empty_candidates_is_the_error() -> None:
     assert "overloaded" in said.outcome.error.message
 
 
-async def test_D06_a_cut_before_the_first_word_may_be_one_in_a_call() -> None:
-    said = await fold(chunk(thought("Long.")), chunk(finish="MAX_TOKENS"))
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [([thought("Long.")], "nothing but thinking came before the output limit"), ([], "nothing came before the output")],
+)
+async def test_D06_a_cut_before_the_first_word_may_be_one_in_a_call(before: list[Any], words: str) -> None:
+    said = await fold(chunk(*before), chunk(finish="MAX_TOKENS"))
     assert (said.outcome.status, said.outcome.cut_off) == ("malformed", True)
+    assert said.outcome.error is not None
+    assert words in said.outcome.error.message
+    assert "tool call" not in said.outcome.error.message
+
+
+@pytest.mark.parametrize("before", [[thought("Long.")], []])
+async def test_L4_without_tools_thinking_that_uses_up_the_limit_is_a_completed_reply_with_a_note(
+    before: list[Any],
+) -> None:
+    said = await fold(chunk(*before), chunk(finish="MAX_TOKENS"), tools=[])
+    assert said.outcome.status == "completed"
+    assert said.outcome.note is not None
+    assert said.outcome.note.startswith("The reply was cut at the output limit. That was ")
+    assert said.outcome.note.endswith("raise `max_tokens`, or let it think less.")
+
+
+async def test_D06_tools_of_the_entry_are_tools_too() -> None:
+    extra = {"tools": [{"functionDeclarations": [{"name": "look"}]}]}
+    said = await fold(chunk(thought("Long.")), chunk(finish="MAX_TOKENS"), tools=[], extra_body=extra)
+    assert said.outcome.cut_off
 
 
 async def test_D06_a_cut_in_text_is_a_completed_reply_with_a_note() -> None:
@@ -336,11 +360,21 @@ async def test_D12_as_reported() -> None:
         event({"candidates": [{"content": None, "finishReason": "STOP"}]}),
         chunk(text(""), finish="STOP"),
         chunk(thought("Hm"), finish="STOP"),
-        chunk(finish="OTHER"),
     ],
 )
-async def test_D12_a_reply_of_nothing_is_no_reply(last: bytes) -> None:
-    assert trouble(await fold(last)) == ("malformed", "malformed")
+async def test_L4_a_plain_end_without_a_word_completes_the_reply_and_says_so(last: bytes) -> None:
+    said = await fold(last)
+    assert said.outcome.status == "completed"
+    assert (said.outcome.note or "").startswith("The model ended its reply ")
+
+
+@pytest.mark.parametrize("reason", ["OTHER", "NO_IMAGE", "IMAGE_OTHER"])
+@pytest.mark.parametrize("before", [[], [thought("Hm")]])
+async def test_D12_an_early_end_without_a_word_is_no_reply(reason: str, before: list[Any]) -> None:
+    said = await fold(chunk(*before, finish=reason))
+    assert trouble(said) == ("malformed", "malformed")
+    assert said.outcome.error is not None
+    assert reason in said.outcome.error.message
 
 
 @pytest.mark.parametrize("candidates", [{"candidates": []}, {}])

@@ -424,6 +424,23 @@ async def test_a_filter_in_the_text_is_a_note() -> None:
     assert "filter" in (said.outcome.note or "")
 
 
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        ([completed()], "The model ended its reply without a word."),
+        ([reasoning(0, "hm"), completed()], "The model ended its reply before it answered."),
+        (
+            [reasoning(0, "hm"), incomplete("max_output_tokens")],
+            "That was before it answered: raise `max_tokens`, or let it think less.",
+        ),
+    ],
+)
+async def test_L4_an_end_without_a_word_completes_the_reply_and_says_so(stream: list[bytes], words: str) -> None:
+    said = await fold(CREATED, *stream)
+    assert said.outcome.status == "completed"
+    assert (said.outcome.note or "").endswith(words)
+
+
 async def test_a_completed_event_whose_response_says_incomplete() -> None:
     whole = response("incomplete", incomplete_details={"reason": "max_output_tokens"})
     said = await fold(call_begin(0, "write_file", "1"), event("response.completed", response=whole))

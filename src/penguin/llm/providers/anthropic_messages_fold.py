@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
@@ -134,6 +135,7 @@ class MessagesFold:
             cut_off=self._cut_off,
             refusal=self._refusal(),
             note=_NOTES.get(self._finish or "plain"),
+            at_limit=self._finish == "length",
             usage=Raw(msgspec.json.encode(self._usage)) if self._usage else None,
         )
 
@@ -375,5 +377,5 @@ def _is_error(value: Any) -> bool:
 def _rejection(value: Any) -> Rejection:
     rejection = rejection_from(value)
     if rejection.status is None and rejection.kind in ERROR_STATUSES:
-        return Rejection(rejection.message, ERROR_STATUSES[rejection.kind], rejection.code, rejection.kind)
+        return replace(rejection, stands_for=ERROR_STATUSES[rejection.kind])
     return rejection

@@ -54,7 +54,7 @@ class Gemini:
 
     def open_fold(self, segments: Segments) -> StreamFold:
         """See :class:`GeminiFold`."""
-        return GeminiFold(segments)
+        return GeminiFold(segments, has_tools=bool(self._config.tools or self._config.extra_body.get("tools")))
 
     def usage(self, raw: Raw | None) -> TokenCounts | None:
         """The prompt includes what came from the cache; thoughts are counted beside the reply."""

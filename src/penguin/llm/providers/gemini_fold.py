@@ -125,18 +125,19 @@ class GeminiFold:
     A call comes whole, and settles when what follows shows that nothing cut the reply: other parts, or a plain end.
     A signature closes the text or thinking it stands on; a part of an unknown kind becomes an empty thinking block
     that carries it. Some servers put a finish reason on every chunk: one that stands on parts is the last word only if
-    nothing follows it.
+    nothing follows it. ``has_tools`` says whether the request had any.
 
     Example::
 
-        fold = GeminiFold(segments)
+        fold = GeminiFold(segments, has_tools=True)
         for event in splitter.feed(chunk):
             fold.fold(event)
         conclusion = fold.conclude()
     """
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: Segments, *, has_tools: bool = True) -> None:
         self._segments = segments
+        self._has_tools = has_tools
         self._finish = ""
         self._finish_message = ""
         self._ended = False
@@ -181,8 +182,9 @@ class GeminiFold:
         """The stream has ended: say what it came to."""
         end = self._end()
         said_something = self._spoke or bool(self._calls)
-        # A call that the limit cuts does not show at all, so a cut before the first word may be one.
-        cut_off = (end in {"length", "filter"} and bool(self._waiting)) or (end == "length" and not said_something)
+        # A call that the limit cuts does not show at all, so a cut before the first word may be one if there are tools.
+        hidden_call = end == "length" and self._has_tools and not said_something
+        cut_off = (end in {"length", "filter"} and bool(self._waiting)) or hidden_call
         return Conclusion(
             delivered=self._may_end_here(),
             rejection=self._rejection or (Rejection(self._reason(), code=self._finish) if end == "error" else None),
@@ -191,16 +193,19 @@ class GeminiFold:
             filtered=end == "filter",
             refusal=self._refusal(end, said_something=said_something),
             note=self._note(end),
+            at_limit=end == "length",
             usage=kept(self._usage),
         )
 
     def _no_reply(self, end: End, *, said_something: bool) -> str:
-        """Why a delivered reply cannot be used (D12): a reply of nothing is none."""
-        if not self._finish or end in {"filter", "error"}:
-            return ""
-        if end == "broken_call":
-            return f"the model wrote a tool call that cannot be read ({self._reason()})"
-        return "" if said_something else f"the model ended its reply without a word ({self._reason()})"
+        """Why a delivered reply cannot be used (D12): the reason tells a failure apart from a plain end."""
+        match end:
+            case "broken_call":
+                return f"the model wrote a tool call that cannot be read ({self._reason()})"
+            case "other" if not said_something:
+                return f"the provider ended the reply without a word ({self._reason()})"
+            case _:
+                return ""
 
     def _refusal(self, end: End, *, said_something: bool) -> str:
         if self._blocked:

@@ -188,6 +188,7 @@ class ChatFold:
             filtered=ending.finish == "filter",
             refusal=self._refusal(),
             note=_NOTES.get(ending.finish or "stop"),
+            at_limit=ending.finish == "length",
             usage=ending.usage,
         )
 

@@ -151,6 +151,7 @@ class ResponsesFold:
             filtered=self._end == "filter",
             refusal=self._refusal_words(),
             note=_NOTES.get(self._end or "completed"),
+            at_limit=self._end == "length",
             usage=self._usage,
         )
 
