@@ -155,6 +155,11 @@ def test_L13_markers_at_system_and_at_the_two_newest_user_messages() -> None:
     assert markers(build(longer)) == ["system 0", "messages 2.1", "messages 4.0"]
 
 
+@pytest.mark.parametrize("tools", [None, [], {}, "all", ["no tool"]])
+def test_what_is_no_list_of_tools_adds_none(tools: Any) -> None:
+    assert build(ASKED, extra_body={"tools": tools}) == build(ASKED)
+
+
 def test_L13_without_a_system_prompt_the_tools_carry_the_marker() -> None:
     assert markers(build(ASKED, system_prompt=None)) == ["tools 1", "messages 0.0"]
     assert markers(build(ASKED, system_prompt=None, tools=())) == ["messages 0.0"]

@@ -132,6 +132,8 @@ CASES: dict[str, Callable[[], bytes]] = {
     "unknown_part": lambda: build(
         [*ASKED, thinking("", fidelity=Raw(rb'{"part":{"executableCode":{"code":"a\/b"}}}')), *FINAL]
     ),
+    "extra_tools": lambda: build(ASKED, extra_body={"tools": [{"googleSearch": {}}]}),
+    "nothing_but_extra_tools": lambda: build(ASKED, tools=(), extra_body={"tools": [{"googleSearch": {}}, "junk"]}),
     "extra_body": lambda: build(
         ASKED,
         extra_body={

@@ -227,6 +227,24 @@ def test_extra_body_adds_replaces_and_removes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({"tools": [TOOL]}, ["function", "web_search"]),
+        ({}, ["web_search"]),
+        ({"tools": [TOOL], "text_calls": True}, ["web_search"]),
+    ],
+)
+def test_tools_of_the_entry_follow_ours(settings: dict[str, Any], kinds: list[str]) -> None:
+    extra = {"tools": [{"type": "web_search"}, "no tool"]}
+    assert [tool["type"] for tool in body([user_text("a")], extra_body=extra, **settings)["tools"]] == kinds
+
+
+@pytest.mark.parametrize("tools", [None, [], {}, "all"])
+def test_what_is_no_list_of_tools_adds_none(tools: Any) -> None:
+    assert "tools" not in body([user_text("a")], extra_body={"tools": tools})
+
+
+@pytest.mark.parametrize(
     ("style", "levels", "level", "expected"),
     [
         ("effort", ["low", "medium", "high"], "max", {"reasoning_effort": "high"}),

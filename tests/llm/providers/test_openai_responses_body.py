@@ -107,6 +107,8 @@ CASES: dict[str, Callable[[], bytes]] = {
     "unknown_item": lambda: build(
         [*ASKED, thinking("", fidelity=Raw(rb'{"item":{"type":"web_search_call","id":"ws","q":"a\/b"}}')), *FINAL]
     ),
+    "extra_tools": lambda: build(ASKED, extra_body={"tools": [{"type": "web_search"}]}),
+    "nothing_but_extra_tools": lambda: build(ASKED, tools=(), extra_body={"tools": [{"type": "web_search"}, "junk"]}),
     "extra_body": lambda: build(
         ASKED, extra_body={"include": None, "service_tier": "flex", "input": "mine", "temperature": 0.5}
     ),

@@ -31,6 +31,7 @@ from penguin.llm.providers.openai_chat_body import (
     Run,
     WireIds,
     encode,
+    extra_tools,
     legal_tool_name,
     nearest_level,
     runs,
@@ -291,7 +292,7 @@ def _input(arguments: str) -> Raw:
 def _fixed_members(settings: MessagesSettings) -> dict[str, Any]:
     """Tools and system prompt with the cache marker at their end; the marker of the system covers the tools."""
     fixed: dict[str, Any] = {}
-    tools = [_tool(tool) for tool in settings.tools] + list(settings.extra_body.get("tools") or [])
+    tools = [_tool(tool) for tool in settings.tools] + extra_tools(settings.extra_body)
     has_system = bool(settings.system_prompt and settings.system_prompt.strip())
     if tools:
         fixed["tools"] = Raw(encode(tools if has_system else [*tools[:-1], tools[-1] | _CACHED]))

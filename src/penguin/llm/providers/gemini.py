@@ -14,6 +14,7 @@ from penguin.llm.known import known_of
 from penguin.llm.providers.endpoint import STREAM_HEADERS
 from penguin.llm.providers.gemini_body import USUAL_LEVELS, GeminiBody, GeminiSettings
 from penguin.llm.providers.gemini_fold import GeminiFold, usage_counts
+from penguin.llm.providers.openai_chat_body import extra_tools
 from penguin.llm.segments import Segments
 from penguin.protocol.events import TokenCounts
 from penguin.protocol.interfaces import ModelConfig
@@ -54,7 +55,7 @@ class Gemini:
 
     def open_fold(self, segments: Segments) -> StreamFold:
         """See :class:`GeminiFold`."""
-        return GeminiFold(segments, has_tools=bool(self._config.tools or self._config.extra_body.get("tools")))
+        return GeminiFold(segments, has_tools=bool(self._config.tools or extra_tools(self._config.extra_body)))
 
     def usage(self, raw: Raw | None) -> TokenCounts | None:
         """The prompt includes what came from the cache; thoughts are counted beside the reply."""

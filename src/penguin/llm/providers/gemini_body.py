@@ -28,6 +28,7 @@ from penguin.llm.providers.openai_chat_body import (
     Run,
     WireIds,
     encode,
+    extra_tools,
     legal_tool_name,
     nearest_level,
     valid_arguments,
@@ -72,7 +73,7 @@ BUDGETS: Final[dict[ThinkingLevel, int]] = {
 
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 _OTHER_DATA: Final = ("audio/", "video/", "text/", "application/pdf")
-_RESERVED: Final = frozenset({"contents"})
+_RESERVED: Final = frozenset({"contents", "tools"})
 _NO_SIGNATURE: Final = "skip_thought_signature_validator"
 
 
@@ -81,7 +82,8 @@ class GeminiSettings:
     """What stays the same over all requests of one context.
 
     ``thinking_levels`` are the ones the model accepts, ``thinking_control`` says how they are named.
-    ``thinks`` says whether the model can think at all; ``None`` where nobody knows.
+    ``thinks`` says whether the model can think at all; ``None`` where nobody knows. The ``tools`` of
+    ``extra_body`` (Google's own) follow ours.
     """
 
     system_prompt: str | None = None
@@ -158,9 +160,9 @@ def _fixed_members(settings: GeminiSettings) -> dict[str, Any]:
     fixed: dict[str, Any] = {}
     if settings.system_prompt:
         fixed["systemInstruction"] = {"parts": [{"text": settings.system_prompt}]}
-    if settings.tools:
-        fixed["tools"] = Raw(encode([{"functionDeclarations": [_declaration(tool) for tool in settings.tools]}]))
-    return fixed
+    ours = [{"functionDeclarations": [_declaration(tool) for tool in settings.tools]}] if settings.tools else []
+    tools = ours + extra_tools(settings.extra_body)
+    return fixed | ({"tools": Raw(encode(tools))} if tools else {})
 
 
 def _declaration(tool: ToolDefinition) -> dict[str, Any]:

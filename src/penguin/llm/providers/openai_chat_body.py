@@ -14,7 +14,7 @@ Decisions a reader may wonder about:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -43,7 +43,7 @@ from penguin.protocol.messages import (
     scrub,
 )
 
-_RESERVED = frozenset({"model", "messages", "stream"})
+_RESERVED = frozenset({"model", "messages", "stream", "tools"})
 _DEEPEST = 200
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
@@ -72,7 +72,10 @@ class ChatSettings(Struct, frozen=True):
     extra_body: dict[str, Any] = {}
 
     def extra_body_members(self) -> dict[str, Any]:
-        """The entry's own members; ``None`` takes a member out of the body, the reserved ones stay ours."""
+        """The entry's own members; ``None`` takes a member out of the body, the reserved ones stay ours.
+
+        Its ``tools`` (what the server runs itself, a web search say) follow ours, see :func:`extra_tools`.
+        """
         return {name: value for name, value in self.extra_body.items() if name not in _RESERVED}
 
 
@@ -383,9 +386,20 @@ def legal_tool_name(name: str) -> str:
 
 
 def _fixed_members(settings: ChatSettings) -> dict[str, Any]:
-    if not settings.tools or settings.text_calls:
-        return {}
-    return {"tools": Raw(encode([_tool(tool) for tool in settings.tools]))}
+    ours = [] if settings.text_calls else [_tool(tool) for tool in settings.tools]
+    tools = ours + extra_tools(settings.extra_body)
+    return {"tools": Raw(encode(tools))} if tools else {}
+
+
+def extra_tools(extra_body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tools of an entry's own, in the protocol's form; what cannot be a tool is left out.
+
+    Example::
+
+        extra_tools({"tools": [{"type": "web_search"}]})  # [{"type": "web_search"}]
+    """
+    given = extra_body.get("tools")
+    return [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from penguin.llm.providers.openai_chat_body import (
     Run,
     WireIds,
     encode,
+    extra_tools,
     legal_tool_name,
     nearest_level,
     valid_arguments,
@@ -46,7 +47,7 @@ from penguin.protocol.messages import (
     ToolDefinition,
 )
 
-_RESERVED: Final = frozenset({"model", "input", "stream"})
+_RESERVED: Final = frozenset({"model", "input", "stream", "tools"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class ResponsesSettings:
     """What stays the same over all requests of one context.
 
     ``thinking_levels`` are the ones the model accepts. ``reasons`` says whether the model reasons at
-    all; ``None`` where nobody knows.
+    all; ``None`` where nobody knows. The ``tools`` of ``extra_body`` (the server's own) follow ours.
     """
 
     model_id: str
@@ -119,8 +120,8 @@ def _fixed_members(settings: ResponsesSettings) -> dict[str, Any]:
         fixed["instructions"] = settings.system_prompt
     if settings.tools:
         fixed["parallel_tool_calls"] = True
-        fixed["tools"] = Raw(encode([_tool(tool) for tool in settings.tools]))
-    return fixed
+    tools = [_tool(tool) for tool in settings.tools] + extra_tools(settings.extra_body)
+    return fixed | ({"tools": Raw(encode(tools))} if tools else {})
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
