@@ -9,9 +9,9 @@ from tests.support.engine_kit import text_of
 
 from penguin.llm.isolation import View
 from penguin.llm.model import GenerativeModel
-from penguin.protocol.builders import assistant_text, image_url, thinking, tool_call_output, user_text
+from penguin.protocol.builders import assistant_text, image_url, inline_data, thinking, tool_call_output, user_text
 from penguin.protocol.interfaces import GenerateRequest, ModelConfig, ModelError
-from penguin.protocol.messages import Message, Thinking
+from penguin.protocol.messages import Message, Text, Thinking
 from penguin.testing import ScriptedProvider, refuse
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +29,16 @@ def test_E26_only_the_newest_images_go_first() -> None:
     assert text_of(shown_new).startswith("a picture\n[an image was left out")
     assert view.isolate(error, [old], [new]) == "1 image the provider could not read"
     assert view.isolate(error, [old], [new]) is None
+
+
+def test_E26_an_image_that_the_model_made_can_be_the_one() -> None:
+    made = inline_data("iVBORw0KGgo=", "image/png", role="assistant")
+    view = View()
+    error = ModelError("bad_request", "image exceeds 5 MB maximum", 400)
+    assert view.isolate(error, [made], [user_text("bluer")]) is not None
+    [shown] = view.of([made])
+    assert isinstance(shown.payload, Text)
+    assert shown.payload.role == "assistant"
 
 
 def test_E26_stale_signatures_are_dropped_and_the_rest_stays() -> None:

@@ -69,8 +69,8 @@ class View:
 
 def _without_image(message: Message) -> Message | None:
     match message.payload:
-        case ImageUrl() | InlineData(role="user"):
-            return OmniMessage(message.timestamp, "model_msg", Text("user", _IMAGE_LEFT_OUT))
+        case ImageUrl(role=role) | InlineData(role=role):
+            return OmniMessage(message.timestamp, "model_msg", Text(role, _IMAGE_LEFT_OUT))
         case ToolCallOutput(output=output, images=[_, *_]) as payload:
             shorter = msgspec.structs.replace(payload, output=f"{output}\n{_IMAGE_LEFT_OUT}".lstrip(), images=None)
             return msgspec.structs.replace(message, payload=shorter)

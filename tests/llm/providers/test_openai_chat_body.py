@@ -129,6 +129,38 @@ def test_L14_a_model_without_vision_never_gets_an_image() -> None:
     assert built.count("cannot see images") == 2
 
 
+def made_and_asked(**settings: Any) -> list[dict[str, Any]]:
+    history: list[Message] = [
+        user_text("draw"),
+        inline_data("iVBORw0KGgo=", "image/png", role="assistant"),
+        tool_call("ls", "{}", "c1"),
+        user_text("go on"),
+        tool_call_output("a", "c1"),
+    ]
+    return messages(history, **settings)
+
+
+def test_an_image_the_model_made_stands_after_the_results_and_before_the_words() -> None:
+    roles = [message["role"] for message in made_and_asked()]
+    assert roles == ["user", "assistant", "tool", "user"]
+    kinds = [part.get("text") or part["type"] for part in made_and_asked()[3]["content"]]
+    assert kinds == ["[made by you, in the reply above]", "image_url", "go on"]
+
+
+def test_L14_a_blind_model_gets_not_even_its_own_image() -> None:
+    texts = [part["text"] for part in made_and_asked(vision=False)[3]["content"]]
+    assert texts[1] == "[image left out: this model cannot see images]"
+
+
+def test_T12_a_remembered_reply_keeps_its_image() -> None:
+    history: list[Message] = [user_text("draw"), inline_data("iVBORw0KGgo=", "image/png", role="assistant")]
+    remembering = ChatBody(ChatSettings("m"))
+    for words in ("bluer", "greener"):
+        history += [user_text(words)]
+        assert remembering.build(history) == ChatBody(ChatSettings("m")).build(history)
+        history += [assistant_text("So.")]
+
+
 def test_L6_foreign_fidelity_is_left_out() -> None:
     history: list[Message] = [
         user_text("a"),

@@ -26,7 +26,10 @@ from tests.support.llm_kit import (
     usage,
 )
 
-from penguin.protocol.messages import Text, Thinking, ToolCall
+from penguin.llm.prefix import changed_block
+from penguin.protocol.builders import user_text
+from penguin.protocol.messages import InlineData, Text, Thinking, ToolCall
+from penguin.testing import legality
 
 pytestmark = pytest.mark.anyio
 
@@ -485,6 +488,60 @@ async def test_L4_a_200_whose_document_only_says_that_the_log_in_failed(around: 
 async def test_a_base_resp_that_says_all_is_well_is_no_error() -> None:
     said = await fold(text("Hi"), chunk(finish="stop", base_resp={"status_code": 0, "status_msg": ""}))
     assert said.outcome.status == "completed"
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+def whole_reply(**message: Any) -> bytes:
+    return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        [text("Here."), chunk({"images": [IMAGE]}), STOP, DONE],
+        [chunk({"content": "Here.", "images": [IMAGE]}), chunk({"images": [IMAGE]}), STOP, DONE],
+        [chunk({"content": [{"type": "text", "text": "Here."}, IMAGE]}), STOP, DONE],
+        [chunk({"content": "Here.", "images": [5, None, {}, {"image_url": IMAGE["image_url"]}]}), STOP],
+        [chunk({"content": "Here.", "images": [{"image_url": "data:image/png;base64,iVBORw0KGgo="}]}, finish="stop")],
+        [b"data: " + whole_reply(content="Here.", images=[IMAGE]) + b"\n\n"],
+    ],
+)
+async def test_an_image_the_model_made_is_shown_once_as_data(stream: list[bytes]) -> None:
+    said = await fold(*stream)
+    assert said.outcome.status == "completed"
+    assert said.texts() == ["Here."]
+    shown = [
+        (m.payload.role, m.payload.mime_type, m.payload.data)
+        for m in said.complete()
+        if isinstance(m.payload, InlineData)
+    ]
+    assert shown == [("assistant", "image/png", "iVBORw0KGgo=")]
+
+
+async def test_a_reply_that_is_an_image_is_a_reply() -> None:
+    said = await fold(chunk({"images": [IMAGE]}), STOP, DONE)
+    assert (said.outcome.status, said.outcome.note) == ("completed", None)
+
+
+async def test_an_image_at_an_address_is_a_link() -> None:
+    said = await fold(chunk({"images": [{"image_url": {"url": "https://example.org/a.png"}}]}), STOP, DONE)
+    assert said.texts() == ["![image](https://example.org/a.png)"]
+
+
+async def test_an_image_the_model_made_goes_back_with_the_next_words_of_the_user() -> None:
+    answers = [Answer([chunk({"images": [IMAGE]}), STOP]), Answer([text("ok"), STOP]), Answer([text("ok"), STOP])]
+    one, transport = model(*answers)
+    for _ in range(3):
+        await ask(one, user_text("Bluer."))
+    asked, reply, words = transport.bodies()[1]["messages"]
+    assert reply == {"role": "assistant", "content": [{"type": "text", "text": "[no words]"}]}
+    assert words["role"] == "user"
+    assert words["content"] == [{"type": "text", "text": "[made by you, in the reply above]"}, IMAGE, *asked["content"]]
+    assert legality.check("openai-chat", transport.bodies()[1], model="m") == []
+    assert changed_block(transport.requests[1].body, transport.requests[2].body) is None
+    assert transport.requests[2].body.count(b"iVBORw0KGgo=") == 1
 
 
 async def test_an_error_event_by_name() -> None:

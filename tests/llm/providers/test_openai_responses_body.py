@@ -32,6 +32,7 @@ from penguin.testing.legality import check
 READ = ToolDefinition("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolDefinition("list_tasks", "Lists the tasks.")
 PNG = "data:image/png;base64,iVBORw0KGgo="
+MADE = Raw(b'{"item":{"type":"image_generation_call","id":"ig","status":"completed"}}')
 LEVELS: list[ThinkingLevel] = ["none", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -106,6 +107,15 @@ CASES: dict[str, Callable[[], bytes]] = {
     "foreign_fidelity": lambda: build([*ASKED, *FOREIGN]),
     "unknown_item": lambda: build(
         [*ASKED, thinking("", fidelity=Raw(rb'{"item":{"type":"web_search_call","id":"ws","q":"a\/b"}}')), *FINAL]
+    ),
+    "image_of_the_model": lambda: build(
+        [
+            *ASKED,
+            reasoning(1),
+            inline_data("iVBORw0KGgo=", "image/png", role="assistant", fidelity=MADE),
+            inline_data("AAAA", "image/png", role="assistant"),
+            user_text("Bluer."),
+        ]
     ),
     "extra_tools": lambda: build(ASKED, extra_body={"tools": [{"type": "web_search"}]}),
     "nothing_but_extra_tools": lambda: build(ASKED, tools=(), extra_body={"tools": [{"type": "web_search"}, "junk"]}),

@@ -36,13 +36,13 @@ from tests.support.stream_mutations import Damaged, damaged
 
 from penguin.llm.transport import TransportError
 from penguin.protocol.builders import tool_call_output, user_text
-from penguin.protocol.messages import Message, PartialText, PartialThinking, Text, Thinking, ToolCall
+from penguin.protocol.messages import InlineData, Message, PartialText, PartialThinking, Text, Thinking, ToolCall
 
 pytestmark = pytest.mark.anyio
 DONE = completed()
 
 
-def fidelity(message: Text | Thinking | ToolCall) -> Any:
+def fidelity(message: Text | Thinking | ToolCall | InlineData) -> Any:
     return msgspec.json.decode(message.fidelity) if isinstance(message.fidelity, msgspec.Raw) else None
 
 
@@ -137,6 +137,42 @@ async def test_an_unknown_item_type_is_kept_raw() -> None:
     )
     assert (said.thoughts(), said.texts()) == ([""], ["Found."])
     assert fidelity(payloads(said)[0]) == {"item": search}
+
+
+IMAGE = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "output_format": "webp"}
+
+
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize(
+    ("result", "mime"), [("iVBORw0KGgo=", "image/png"), ("/9j/AA==", "image/jpeg"), ("AAAA", "image/webp")]
+)
+async def test_an_image_the_model_made_is_shown_and_goes_back_once(result: str, mime: str, announced: bool) -> None:
+    first = Answer(
+        [
+            CREATED,
+            reasoning(0, "Hm."),
+            *([added(1, **IMAGE | {"status": "in_progress"}), done(1, **IMAGE, result=result)] if announced else []),
+            completed(reasoning_item("rs_1", "Hm."), {**IMAGE, "result": result}),
+        ]
+    )
+    one, transport = model(first, Answer([message(0, "ok"), DONE]))
+    said = await ask(one)
+    assert (said.outcome.status, said.outcome.note) == ("completed", None)
+    [image] = [payload for payload in payloads(said) if isinstance(payload, InlineData)]
+    assert (image.role, image.data, image.mime_type) == ("assistant", result, mime)
+    assert fidelity(image) == {"item": IMAGE}
+    await ask(one)
+    assert transport.requests[1].body.count(result.encode()) == 1
+    sent = transport.bodies()[1]["input"]
+    assert [item["type"] for item in sent] == ["message", "reasoning", "image_generation_call", "message"]
+    assert sent[2] == {**IMAGE, "result": result}
+
+
+@pytest.mark.parametrize("more", [{}, {"result": None}, {"result": ""}, {"result": {"odd": 1}}])
+async def test_an_image_that_did_not_come_is_kept_as_the_item_it_is(more: dict[str, Any]) -> None:
+    said = await fold(done(0, **IMAGE, **more), message(1, "Sorry."), DONE)
+    assert said.texts() == ["Sorry."]
+    assert fidelity(payloads(said)[0]) == {"item": {**IMAGE, **more}}
 
 
 # --- calls ----------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ Decisions a reader may wonder about:
 - ``messages`` comes last and earlier messages never change their bytes, so that the provider's
   prefix cache hits (T12). A turn that was encoded once is not encoded again.
 - Images a tool returned go into a user message after the results: most servers refuse them in a
-  tool message, all that can see accept them there.
+  tool message, all that can see accept them there. So do images the model made, into the next words
+  of the user, since an assistant message can hold none.
 - A model that wrote its calls as text gets them back as native calls, unless its entry says
   ``tool_calls = "text"``: then tools, calls and results are text in both directions.
 - Reasoning goes back under the name it came with, on the turn it came from.
@@ -47,6 +48,8 @@ _RESERVED = frozenset({"model", "messages", "stream", "tools"})
 _DEEPEST = 200
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
+_MADE = "[made by you, in the reply above]"
+_NO_WORDS = "[no words]"
 
 
 class ChatSettings(Struct, frozen=True):
@@ -94,6 +97,7 @@ class ChatBody:
         self._settled: list[bytes] = []
         self._settled_count = 0
         self._last_settled: Message | None = None
+        self._made: list[InlineData] = []
         self._ids = WireIds()
 
     def build(
@@ -117,9 +121,10 @@ class ChatBody:
     def _messages(self, history: Sequence[Message]) -> list[bytes]:
         known = self._settled_count
         if known and (len(history) < known or history[known - 1] is not self._last_settled):
-            self._settled, self._ids = [], WireIds()
+            self._settled, self._made, self._ids = [], [], WireIds()
             self._settled_count = known = 0
         fresh: list[bytes] = []
+        made = self._made
         for kind, run in runs(history[known:]):
             match kind:
                 case "assistant":
@@ -128,9 +133,11 @@ class ChatBody:
                     self._settled += fresh
                     self._settled_count = known + run[-1][0] + 1
                     self._last_settled = run[-1][1]
+                    self._made = made = [m.payload for _, m in run if isinstance(m.payload, InlineData)]
                     fresh = []
                 case "user":
-                    fresh += [encode(message) for message in _user_messages(run, self._settings, self._ids)]
+                    fresh += [encode(message) for message in _user_messages(run, made, self._settings, self._ids)]
+                    made = []
         return self._settled + fresh
 
 
@@ -195,9 +202,9 @@ class WireIds:
 # --- the user's side ----------------------------------------------------------------------------------
 
 
-def _user_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
-    """Results first, in the order given, then one message with all the words and images."""
-    parts: list[dict[str, Any]] = []
+def _user_messages(run: Run, made: list[InlineData], settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
+    """Results first, in the order given, then one message with what the reply before made, all words and images."""
+    parts = [part for data in made for part in (_text_part(_MADE), *_user_parts(data, settings))]
     for _, message in run:
         match message.payload:
             case ToolCallOutput(output=output, tool_call_id=call_id, images=images):
@@ -273,7 +280,7 @@ class _Reply:
 
 
 def _assistant_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
-    reply = _Reply()
+    reply, made = _Reply(), False
     for _, message in run:
         match message.payload:
             case Text(text=text, fidelity=fidelity):
@@ -286,12 +293,14 @@ def _assistant_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Itera
                     reply.say(call_as_text(name, valid_arguments(arguments)))
                 else:
                     reply.calls.append(_native_call(name, arguments, ids.call(call_id), fidelity))
+            case InlineData():
+                made = True
             case _:
                 pass
     reply.say("")
     if not reply.texts and not reply.calls:
         # A turn that said nothing still stood there: without it the user would speak twice in a row.
-        reply.say("[no output]")
+        reply.say(_NO_WORDS if made else "[no output]")
     yield {"role": "assistant", **_reply_members(reply, settings)}
 
 

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
+from penguin.llm.providers.made_images import image_address, split_data_url
 from penguin.llm.providers.openai_chat_wire import (
     NULL,
     NotJson,
@@ -28,6 +29,7 @@ from penguin.llm.providers.think_tags import ThinkTagReader
 from penguin.llm.segments import CallSegment, Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.codec import minify
+from penguin.protocol.messages import InlineData
 
 Finish: TypeAlias = Literal["stop", "length", "filter", "broken"]
 
@@ -141,6 +143,7 @@ class ChatFold:
         self._say: Callable[[str], object] = self._text_calls.read if self._text_calls else segments.say
         self._content = ThinkTagReader(segments, self._say)
         self._calls: list[_Call] = []
+        self._images: set[str] = set()
         self._details = ReasoningDetails()
         self._saw_content = False
         self._said_something = False
@@ -287,6 +290,8 @@ class ChatFold:
             self._call_piece(WireCall(function=delta.function_call))
         if delta.extra_content is not NULL and not is_null(delta.extra_content):
             self._text_extra(delta.extra_content)
+        for image in delta.images or ():
+            self._image(image)
 
     def _speak(self, text: str) -> None:
         if self._calls:
@@ -310,8 +315,25 @@ class ChatFold:
                                 pass
                 case {"text": str(text)} | str(text) if text:
                     self._speak(text)
+                case {"type": "image_url"}:
+                    self._image(part)
                 case _:
                     pass
+
+    def _image(self, part: Any) -> None:
+        """An image that the model made: data is shown as such, an address as the link it is."""
+        url = image_address(part)
+        if not url or url in self._images:
+            return  # some servers repeat it in each chunk
+        self._images.add(url)
+        self._brought_output = self._saw_content = self._said_something = True
+        self._open_named_calls()
+        given = split_data_url(url)
+        if given is None:
+            self._speak(f"![image]({url})")
+        else:
+            self._flush_text()
+            self._segments.present(InlineData("assistant", given[1], given[0]))
 
     def _text_extra(self, extra: Raw) -> None:
         segment = self._segments.text()
@@ -411,7 +433,7 @@ class ChatFold:
             call.segment.fidelity["extra_content"] = call.extra
 
     def _flush_text(self) -> None:
-        """A native call follows: what the content held back was text after all."""
+        """A native call or an image follows: what the content held back was text after all."""
         if not self._content.plain:
             self._content.finish()
             self._content = ThinkTagReader(self._segments, self._say)

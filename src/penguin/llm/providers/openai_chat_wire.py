@@ -46,6 +46,7 @@ class WireDelta(Struct):
     tool_calls: list[WireCall] | None = None
     function_call: WireFunction | None = None
     extra_content: Raw = NULL
+    images: list[Any] | None = None
 
 
 class WireChoice(Struct):
@@ -183,6 +184,7 @@ def _delta(value: Any) -> WireDelta | None:
         [_call(item) for item in _items(value.get("tool_calls")) if isinstance(item, dict)],
         _function(value.get("function_call")),
         _raw(value.get("extra_content")),
+        _items(value.get("images")) or None,
     )
 
 

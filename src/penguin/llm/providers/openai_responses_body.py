@@ -5,7 +5,7 @@ Decisions a reader may wonder about:
 - The server stores nothing (``store: false``), so each request carries the whole history, and reasoning
   comes and goes back encrypted.
 - An item of the model goes back as it came: whole for reasoning and for types nobody here knows; for
-  words and calls, whose content is stored once, what was around it.
+  words, calls and images, whose content is stored once, what was around it.
 - Reasoning that nothing follows, or that holds neither encrypted nor open content, stays out: the server
   refuses the one, and cannot look up the other.
 - Images a tool returned are part of its output, which this protocol allows.
@@ -220,6 +220,8 @@ def _of_model(run: Run, ids: WireIds) -> list[Any]:
                 reply.recall(fields["item"])
             case ToolCall(name=name, arguments=arguments, tool_call_id=call_id, fidelity=fidelity):
                 reply.add(_call(name, arguments, ids.call(call_id), fidelity))
+            case InlineData(data=data, fidelity=fidelity) if item := members(fidelity_fields(fidelity).get("item")):
+                reply.add({**item, "result": data})
             case _:
                 pass
     return reply.items

@@ -14,9 +14,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.json import encode
 
-from penguin.llm.providers.lenient import ABSENT, EventReader, kept, members
+from penguin.llm.providers.lenient import ABSENT, EventReader, kept, members, string
+from penguin.llm.providers.made_images import image_type
 from penguin.llm.providers.openai_chat_wire import argument_text
 from penguin.llm.segments import CallSegment, Segments
+from penguin.protocol.messages import InlineData
 
 CALL: Final = "function_call"
 MESSAGE: Final = "message"
@@ -235,6 +237,23 @@ class KeptItem(Item):
         return f"{self.kind} {id(self)}"
 
 
+class ImageItem(KeptItem):
+    """An image the server made for the model: data with the item around it as fidelity, its content stored once.
+
+    Without a result (it failed, or was cut) it is kept like any other item.
+    """
+
+    def _settle(self) -> None:
+        around = members(kept(self.raw))
+        data = string(around.pop("result", None))
+        if not data:
+            super()._settle()
+            return
+        declared = string(around.get("output_format")) or "png"
+        mime = image_type(data, f"image/{declared}")
+        self._segments.present(InlineData("assistant", data, mime, Raw(encode({"item": around}))))
+
+
 class CallItem(Item):
     """A call: open from its name on, complete when its item is and what follows shows that nothing cut it."""
 
@@ -310,6 +329,8 @@ def make_item(segments: Segments, kind: str) -> Item:
             return MessageItem(segments, kind)
         case "function_call":
             return CallItem(segments, kind)
+        case "image_generation_call":
+            return ImageItem(segments, kind)
         case _:
             return KeptItem(segments, kind)
 
