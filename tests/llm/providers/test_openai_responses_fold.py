@@ -168,6 +168,12 @@ async def test_an_image_the_model_made_is_shown_and_goes_back_once(result: str, 
     assert sent[2] == {**IMAGE, "result": result}
 
 
+async def test_a_filter_after_an_image_takes_it_not_back() -> None:
+    said = await fold(done(0, **IMAGE, result="AAAA"), incomplete("content_filter"))
+    assert said.outcome.status == "completed"
+    assert "filter" in (said.outcome.note or "")
+
+
 @pytest.mark.parametrize("more", [{}, {"result": None}, {"result": ""}, {"result": {"odd": 1}}])
 async def test_an_image_that_did_not_come_is_kept_as_the_item_it_is(more: dict[str, Any]) -> None:
     said = await fold(done(0, **IMAGE, **more), message(1, "Sorry."), DONE)

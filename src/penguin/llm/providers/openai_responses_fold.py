@@ -165,6 +165,7 @@ class ResponsesFold:
         if words or self._end != "filter":
             return words
         spoke = any(item.kind in {MESSAGE, CALL} and item.said_something() for item in self._items)
+        spoke = spoke or self._segments.spoke()
         return "" if spoke else "the provider's content filter stopped the reply before its first word"
 
     def _calls(self) -> Iterable[CallItem]:
