@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import anyio
-from _measure import Report, connect, provider
+from _measure import Report, connect, memory, provider
 
 from penguin.agent.agent import create_agent
 from penguin.protocol.messages import PartialText
@@ -60,7 +60,7 @@ async def all_at_once(sessions: list[Session], pace: float, lags: list[float]) -
 async def scripted(report: Report) -> None:
     lags: list[float] = []
     words = "12345678" * DELTAS
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         agent = await create_agent(root=directory)
         sessions = [
             await agent.create_session(
@@ -76,7 +76,7 @@ async def scripted(report: Report) -> None:
 async def over_http(report: Report) -> None:
     reply = {"blocks": ["12345678" * HTTP_DELTAS], "delta_delay": HTTP_PACE}
     lags: list[float] = []
-    with provider([reply], repeat=True) as base_url, tempfile.TemporaryDirectory() as directory:
+    with provider([reply], repeat=True) as base_url, tempfile.TemporaryDirectory(dir=memory()) as directory:
         connect(Path(directory), base_url)
         agent = await create_agent(root=directory)
         sessions = [await agent.create_session(workspace_dir=directory) for _ in range(HTTP_SESSIONS)]

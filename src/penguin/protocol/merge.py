@@ -57,6 +57,9 @@ def _key_of(payload: PartialModelPayload, origin: list[str] | None) -> SegmentKe
             return child, "tool_call_output", call_id
 
 
+_TEXT: SegmentKey = ((), "text", "")
+"""By far the most fragments are of this one; each would make the same key anew."""
+
 _PARTIALS = (PartialText, PartialThinking, PartialToolCall, PartialToolCallOutput)
 _CONTENT: dict[type, str] = {
     PartialText: "text",
@@ -128,7 +131,7 @@ class PartialAggregator:
         payload = message.payload
         if not isinstance(payload, _PARTIALS):
             return None
-        key = _key_of(payload, message.origin)
+        key = _TEXT if type(payload) is PartialText and not message.origin else _key_of(payload, message.origin)
         segment = self._open.get(key)
         if segment is None or payload.event_type == "start":
             segment = self._open[key] = _Segment(message)
@@ -153,7 +156,9 @@ class PartialAggregator:
     @staticmethod
     def _append(segment: _Segment, payload: PartialModelPayload) -> None:
         match payload:
-            case PartialText(text=text) | PartialThinking(thinking=text):
+            case PartialText():
+                segment.parts.append(payload.text)
+            case PartialThinking(thinking=text):
                 segment.parts.append(text)
             case PartialToolCall(arguments=text, name=name):
                 segment.parts.append(text)

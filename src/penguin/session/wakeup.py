@@ -16,16 +16,19 @@ class Wakeup:
     """``wait`` returns after the next ``wake``; one reader at a time, in the task's own event loop."""
 
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._future: asyncio.Future[None] | None = None
         self._event: anyio.Event | None = None
 
     def wait(self) -> Awaitable[None]:
         """Something to await until somebody wakes us."""
-        trio = sys.modules.get("trio")
-        if trio is not None and trio.lowlevel.in_trio_run():
-            self._event = anyio.Event()
-            return self._event.wait()
-        self._future = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            trio = sys.modules.get("trio")
+            if trio is not None and trio.lowlevel.in_trio_run():
+                self._event = anyio.Event()
+                return self._event.wait()
+            self._loop = asyncio.get_running_loop()
+        self._future = self._loop.create_future()
         return self._future
 
     def wake(self) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 from penguin.protocol import builders
 from penguin.protocol.call_ids import ToolCallIdAllocator
@@ -311,8 +312,7 @@ class _Opening:
     block: _Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True, gc=False):
     number: int
     text: str
 

@@ -7,8 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-import anyio.to_thread
-
+from penguin.gathered import in_gathered_thread
 from penguin.private import private_directory
 from penguin.trace.names import file_name
 
@@ -68,7 +67,7 @@ class AppendFile:
         # cancelled, and a closed number could by then belong to another file.
         fd = os.dup(self._fd)
         entry = self.intended_path.parent if self._unsaved_entry else None
-        await anyio.to_thread.run_sync(_save, fd, entry, abandon_on_cancel=True)
+        await in_gathered_thread(lambda: _save(fd, entry))
         self._saved = max(self._saved, written)
         self._unsaved_entry = False
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 from msgspec.structs import replace as changed
 
 from penguin.detached import start_detached
@@ -19,6 +18,7 @@ from penguin.environment.checkpoints.records import SessionRecords, TaskRecord, 
 from penguin.environment.checkpoints.scan import Stopped, Wish
 from penguin.environment.checkpoints.store import CheckpointStore, WorkspaceStore
 from penguin.environment.function_tool import call_in_daemon_thread
+from penguin.gathered import in_gathered_thread
 from penguin.protocol.interfaces import TaskStart
 
 _END_S = 2.0
@@ -174,8 +174,7 @@ class TaskCheckpoints:
 
         async def in_background() -> None:
             try:
-                # A thread of anyio's own is enough for one small file, and is there already.
-                await anyio.to_thread.run_sync(self._note_unchanged, start, abandon_on_cancel=True)
+                await in_gathered_thread(lambda: self._note_unchanged(start))
             except Exception as error:  # noqa: BLE001 - see above
                 _log.warning(_NOT_NOTED, exc_info=error)
             finally:
