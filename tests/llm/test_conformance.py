@@ -11,7 +11,8 @@ from tests.support.llm_kit import CALLS, STOP, Answer, ask, chunk, config, model
 from tests.support.llm_kit import call as call_piece
 
 from penguin.llm.model import GenerativeModel
-from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings, side_of
+from penguin.llm.providers.encoded_history import side_of
+from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings
 from penguin.protocol.builders import tool_call_output
 from penguin.protocol.codec import decode
 from penguin.protocol.interfaces import LLMInterface

@@ -12,7 +12,7 @@ from tests.support.llm_kit import Answer, Said
 
 from penguin.llm.model import GenerativeModel
 from penguin.llm.outcome import read_rejection
-from penguin.llm.providers.openai_chat_body import valid_arguments
+from penguin.llm.providers.body_parts import valid_arguments
 from penguin.llm.providers.text_calls import parse_calls
 from penguin.protocol.builders import tool_call, tool_call_output, user_text
 from penguin.protocol.interfaces import GenerateRequest

@@ -39,7 +39,7 @@ from penguin.llm.outcome import (
     silent,
     unreadable,
 )
-from penguin.llm.providers.openai_chat_body import side_of
+from penguin.llm.providers.encoded_history import side_of
 from penguin.llm.segments import Segments
 from penguin.llm.sse import EventSplitter, EventTooLarge, StreamEvent
 from penguin.llm.transport import HttpRequest, HttpResponse, HttpTransport, Transport, TransportError

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings, nearest_level, valid_arguments
+from penguin.llm.providers.body_parts import nearest_level, valid_arguments
+from penguin.llm.providers.openai_chat_body import ChatBody, ChatSettings
 from penguin.protocol.builders import (
     assistant_text,
     image_url,

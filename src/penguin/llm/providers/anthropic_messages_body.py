@@ -27,16 +27,8 @@ from typing import Any
 from msgspec import Raw
 
 from penguin.llm.providers.anthropic_messages_wire import members, text_of
-from penguin.llm.providers.openai_chat_body import (
-    Run,
-    WireIds,
-    encode,
-    extra_tools,
-    legal_tool_name,
-    nearest_level,
-    runs,
-    valid_arguments,
-)
+from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
+from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
 from penguin.llm.providers.openai_chat_wire import NULL
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_bytes, fidelity_fields
@@ -104,10 +96,7 @@ class MessagesBody:
     def __init__(self, settings: MessagesSettings) -> None:
         self._settings = settings
         self._fixed = _fixed_members(settings)
-        self._settled: list[bytes] = []
-        self._settled_count = 0
-        self._last_settled: Message | None = None
-        self._ids = WireIds()
+        self._history = EncodedHistory(self._of_user, _of_model, WireIds)
 
     def build(
         self,
@@ -117,7 +106,7 @@ class MessagesBody:
         thinking_level: ThinkingLevel | None = None,
     ) -> bytes:
         """The body for ``history``: complete messages in the order they were committed, then the new ones."""
-        settings, messages = self._settings, self._messages(history)
+        settings, messages = self._settings, self._history.items(history)
         limit = max_tokens or settings.usual_max_tokens
         top: dict[str, Any] = {"model": settings.model_id, "stream": True, "max_tokens": limit}
         if settings.thinking_control != "budget" or _may_think(messages):
@@ -127,27 +116,17 @@ class MessagesBody:
         head = encode({name: value for name, value in top.items() if value is not None})
         return head[:-1] + b',"messages":[' + b",".join(_with_markers(messages)) + b"]}"
 
-    def _messages(self, history: Sequence[Message]) -> list[bytes]:
-        known = self._settled_count
-        if known and (len(history) < known or history[known - 1] is not self._last_settled):
-            self._settled, self._settled_count, self._last_settled, self._ids = [], 0, None, WireIds()
-            known = 0
-        fresh: list[bytes] = []
-        for side, run in runs(history[known:]):
-            if side == "user":
-                fresh.append(_joined(_USER, _user_blocks(run, self._settings, self._ids)))
-                continue
-            fresh.append(_joined(_ASSISTANT, _assistant_blocks(run, self._ids)))
-            # Only what ends in the model's own words is certain to come again unchanged.
-            self._settled += fresh
-            self._settled_count, self._last_settled = known + run[-1][0] + 1, run[-1][1]
-            fresh = []
-        return self._settled + fresh
+    def _of_user(self, run: Run, ids: WireIds) -> list[dict[str, Any]]:
+        return [_message("user", _user_blocks(run, self._settings, ids))]
 
 
-def _joined(opening: bytes, blocks: list[Any]) -> bytes:
+def _of_model(run: Run, ids: WireIds) -> list[dict[str, Any]]:
+    return [_message("assistant", _assistant_blocks(run, ids))]
+
+
+def _message(role: str, blocks: list[Any]) -> dict[str, Any]:
     # A turn that said nothing still stood there: without it one side would speak twice in a row.
-    return opening + encode(blocks or [_text_block(NO_OUTPUT)])[1:] + b"}"
+    return {"role": role, "content": blocks or [_text_block(NO_OUTPUT)]}
 
 
 def _with_markers(messages: list[bytes]) -> list[bytes]:

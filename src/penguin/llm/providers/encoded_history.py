@@ -2,11 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from penguin.llm.providers.openai_chat_body import Run, WireIds, encode, runs
-from penguin.protocol.messages import Message
+from penguin.llm.providers.body_parts import encode
+from penguin.protocol.call_ids import legal_call_id
+from penguin.protocol.messages import (
+    ImageUrl,
+    InlineData,
+    InlineThinking,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolCallOutput,
+)
+
+Run: TypeAlias = list[tuple[int, Message]]
+"""Messages with their positions in the history."""
+
+
+def runs(history: Sequence[Message]) -> Iterator[tuple[Literal["user", "assistant"], Run]]:
+    """Neighbouring messages of one side, with their positions."""
+    run: Run = []
+    side: Literal["user", "assistant"] = "user"
+    for position, message in enumerate(history):
+        its_side = side_of(message)
+        if its_side is None:
+            continue
+        if run and its_side != side:
+            yield side, run
+            run = []
+        side = its_side
+        run.append((position, message))
+    if run:
+        yield side, run
+
+
+def side_of(message: Message) -> Literal["user", "assistant"] | None:
+    """Who said a complete message; ``None`` for what is no part of a context."""
+    match message.payload:
+        case Text(role=role) | InlineData(role=role):
+            return role
+        case ImageUrl() | ToolCallOutput():
+            return "user"
+        case Thinking() | InlineThinking() | ToolCall():
+            return "assistant"
+        case _:
+            return None
+
+
+class WireIds:
+    """Ids as they are sent: legal, and unique even where an old trace uses one twice (L9)."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def call(self, tool_call_id: str) -> str:
+        """The id a call is sent with."""
+        base = wire_id = legal_call_id(tool_call_id)
+        number = 1
+        while wire_id in self._used:
+            number += 1
+            suffix = f"_{number}"
+            wire_id = base[: 40 - len(suffix)] + suffix
+        self._used.add(wire_id)
+        self._current[tool_call_id] = wire_id
+        return wire_id
+
+    def result(self, tool_call_id: str) -> str:
+        """The id of the call a result belongs to."""
+        return self._current.get(tool_call_id) or legal_call_id(tool_call_id)
+
 
 Ids = TypeVar("Ids", bound=WireIds)
 
@@ -26,13 +94,14 @@ class EncodedHistory(Generic[Ids]):
         self._of_user = of_user
         self._of_model = of_model
         self._settled: list[bytes] = []
-        self._last: list[Message] = []
+        self._known = 0
+        self._last: Message | None = None
         self._ids = make_ids()
 
     def items(self, history: Sequence[Message]) -> list[bytes]:
         """The items of ``history``, each as JSON."""
-        known = len(self._last)
-        if known and (len(history) < known or history[known - 1] is not self._last[-1]):
+        known = self._known
+        if known and (len(history) < known or history[known - 1] is not self._last):
             self._forget()
             known = 0
         fresh: list[bytes] = []
@@ -42,9 +111,9 @@ class EncodedHistory(Generic[Ids]):
             if side == "assistant":
                 # New words of the user may still be joined by others when an attempt is repeated.
                 self._settled += fresh
-                self._last = list(history[: known + run[-1][0] + 1])
+                self._known, self._last = known + run[-1][0] + 1, run[-1][1]
                 fresh = []
         return self._settled + fresh
 
     def _forget(self) -> None:
-        self._settled, self._last, self._ids = [], [], self._make_ids()
+        self._settled, self._known, self._last, self._ids = [], 0, None, self._make_ids()

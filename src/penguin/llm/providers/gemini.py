@@ -11,10 +11,10 @@ from msgspec import Raw
 
 from penguin.llm.adapter import StreamFold
 from penguin.llm.known import known_of
+from penguin.llm.providers.body_parts import extra_tools
 from penguin.llm.providers.endpoint import STREAM_HEADERS
 from penguin.llm.providers.gemini_body import USUAL_LEVELS, GeminiBody, GeminiSettings
 from penguin.llm.providers.gemini_fold import GeminiFold, usage_counts
-from penguin.llm.providers.openai_chat_body import extra_tools
 from penguin.llm.segments import Segments
 from penguin.protocol.events import TokenCounts
 from penguin.protocol.interfaces import ModelConfig

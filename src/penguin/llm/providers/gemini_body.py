@@ -21,18 +21,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Raw
 
-from penguin.llm.providers.encoded_history import EncodedHistory
+from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
+from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
 from penguin.llm.providers.gemini_schema import gemini_schema
 from penguin.llm.providers.lenient import members
-from penguin.llm.providers.openai_chat_body import (
-    Run,
-    WireIds,
-    encode,
-    extra_tools,
-    legal_tool_name,
-    nearest_level,
-    valid_arguments,
-)
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (

@@ -14,26 +14,23 @@ Decisions a reader may wonder about:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from penguin.llm.catalog import ThinkingStyle
-from penguin.llm.providers.lenient import kept
+from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
+from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
 from penguin.llm.providers.text_calls import call_as_text, result_as_text, tools_as_text
 from penguin.llm.providers.think_tags import SOURCE as THINK_TAG
-from penguin.protocol.call_ids import legal_call_id
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
-    THINKING_LEVELS,
     Fidelity,
     ImageUrl,
     InlineData,
-    InlineThinking,
     Message,
     Text,
     Thinking,
@@ -41,13 +38,9 @@ from penguin.protocol.messages import (
     ToolCall,
     ToolCallOutput,
     ToolDefinition,
-    scrub,
 )
 
 _RESERVED = frozenset({"model", "messages", "stream", "tools"})
-_DEEPEST = 200
-_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS = re.compile(r"[\[\]{}]")
 _MADE = "[made by you, in the reply above]"
 _NO_WORDS = "[no words]"
 
@@ -94,11 +87,7 @@ class ChatBody:
         self._settings = settings
         self._fixed = _fixed_members(settings)
         self._system = encode(_system_message(settings)) if _system_message(settings) else b""
-        self._settled: list[bytes] = []
-        self._settled_count = 0
-        self._last_settled: Message | None = None
-        self._made: list[InlineData] = []
-        self._ids = WireIds()
+        self._history = EncodedHistory(self._of_user, self._of_model, _Thread)
 
     def build(
         self,
@@ -115,88 +104,23 @@ class ChatBody:
         members |= self._settings.extra_body_members()
         members |= self._fixed
         head = encode({name: value for name, value in members.items() if value is not None})
-        messages = [message for message in (self._system, *self._messages(history)) if message]
+        messages = [message for message in (self._system, *self._history.items(history)) if message]
         return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
 
-    def _messages(self, history: Sequence[Message]) -> list[bytes]:
-        known = self._settled_count
-        if known and (len(history) < known or history[known - 1] is not self._last_settled):
-            self._settled, self._made, self._ids = [], [], WireIds()
-            self._settled_count = known = 0
-        fresh: list[bytes] = []
-        made = self._made
-        for kind, run in runs(history[known:]):
-            match kind:
-                case "assistant":
-                    fresh += [encode(message) for message in _assistant_messages(run, self._settings, self._ids)]
-                    # Only what ends in the model's own words is certain to come again unchanged.
-                    self._settled += fresh
-                    self._settled_count = known + run[-1][0] + 1
-                    self._last_settled = run[-1][1]
-                    self._made = made = [m.payload for _, m in run if isinstance(m.payload, InlineData)]
-                    fresh = []
-                case "user":
-                    fresh += [encode(message) for message in _user_messages(run, made, self._settings, self._ids)]
-                    made = []
-        return self._settled + fresh
+    def _of_user(self, run: Run, thread: _Thread) -> Iterator[dict[str, Any]]:
+        return _user_messages(run, thread.made, self._settings, thread)
+
+    def _of_model(self, run: Run, thread: _Thread) -> Iterator[dict[str, Any]]:
+        thread.made = [message.payload for _, message in run if isinstance(message.payload, InlineData)]
+        return _assistant_messages(run, self._settings, thread)
 
 
-Run: TypeAlias = list[tuple[int, Message]]
-"""Messages with their positions in the history."""
-
-
-def runs(history: Sequence[Message]) -> Iterator[tuple[Literal["user", "assistant"], Run]]:
-    """Neighbouring messages of one side, with their positions."""
-    run: Run = []
-    side: Literal["user", "assistant"] = "user"
-    for position, message in enumerate(history):
-        its_side = side_of(message)
-        if its_side is None:
-            continue
-        if run and its_side != side:
-            yield side, run
-            run = []
-        side = its_side
-        run.append((position, message))
-    if run:
-        yield side, run
-
-
-def side_of(message: Message) -> Literal["user", "assistant"] | None:
-    """Who said a complete message; ``None`` for what is no part of a context."""
-    match message.payload:
-        case Text(role=role) | InlineData(role=role):
-            return role
-        case ImageUrl() | ToolCallOutput():
-            return "user"
-        case Thinking() | InlineThinking() | ToolCall():
-            return "assistant"
-        case _:
-            return None
-
-
-class WireIds:
-    """Ids as they are sent: legal, and unique even where an old trace uses one twice (L9)."""
+class _Thread(WireIds):
+    """Also knows what the last reply made, which goes back with the words that follow it."""
 
     def __init__(self) -> None:
-        self._current: dict[str, str] = {}
-        self._used: set[str] = set()
-
-    def call(self, tool_call_id: str) -> str:
-        """The id a call is sent with."""
-        base = wire_id = legal_call_id(tool_call_id)
-        number = 1
-        while wire_id in self._used:
-            number += 1
-            suffix = f"_{number}"
-            wire_id = base[: 40 - len(suffix)] + suffix
-        self._used.add(wire_id)
-        self._current[tool_call_id] = wire_id
-        return wire_id
-
-    def result(self, tool_call_id: str) -> str:
-        """The id of the call a result belongs to."""
-        return self._current.get(tool_call_id) or legal_call_id(tool_call_id)
+        super().__init__()
+        self.made: list[InlineData] = []
 
 
 # --- the user's side ----------------------------------------------------------------------------------
@@ -350,47 +274,6 @@ def _reply_members(reply: _Reply, settings: ChatSettings) -> dict[str, Any]:
     return members
 
 
-def valid_arguments(arguments: str) -> str:
-    """The arguments as they may be sent: nothing is ``{}``, text that is no JSON object is wrapped (L10)."""
-    if arguments.strip() in {"", "{}"}:
-        return "{}"
-    if not _is_deep(arguments):
-        if _is_object(arguments):
-            return arguments
-        # Escaped lone surrogates become U+FFFD (P12).
-        readable = kept(Raw(scrub(arguments).encode()))
-        if readable is not None:
-            return bytes(readable).decode()
-    return msgspec.json.encode({"unparsable_arguments": scrub(arguments)}).decode()
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        msgspec.json.decode(arguments, type=dict[str, Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
-    return True
-
-
-def _is_deep(arguments: str) -> bool:
-    """Whether they are nested deeper than is sent back.
-
-    A parser's own limit depends on how deep its caller stands: a resumed session could send other bytes (T12).
-    """
-    if arguments.count("[") + arguments.count("{") <= _DEEPEST:
-        return False
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(_JSON_STRING.sub("", arguments)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest > _DEEPEST
-
-
-def legal_tool_name(name: str) -> str:
-    """A name as every provider accepts it: models also call tools that cannot exist."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "tool"
-
-
 # --- the rest of the body -----------------------------------------------------------------------------
 
 
@@ -398,17 +281,6 @@ def _fixed_members(settings: ChatSettings) -> dict[str, Any]:
     ours = [] if settings.text_calls else [_tool(tool) for tool in settings.tools]
     tools = ours + extra_tools(settings.extra_body)
     return {"tools": Raw(encode(tools))} if tools else {}
-
-
-def extra_tools(extra_body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tools of an entry's own, in the protocol's form; what cannot be a tool is left out.
-
-    Example::
-
-        extra_tools({"tools": [{"type": "web_search"}]})  # [{"type": "web_search"}]
-    """
-    given = extra_body.get("tools")
-    return [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -453,36 +325,3 @@ def silences_thinking(settings: ChatSettings) -> bool:
     """Whether requests ask for no thinking whatever level is wanted, because they bring tools."""
     native = bool(settings.tools) and not settings.text_calls
     return native and not settings.thinks_with_tools and "none" in settings.thinking_levels
-
-
-def nearest_level(wanted: ThinkingLevel, accepted: Sequence[ThinkingLevel]) -> ThinkingLevel:
-    """The accepted level closest to ``wanted``, the lower one of two; some thinking never becomes none.
-
-    Example::
-
-        nearest_level("medium", ["low", "high"])  # "low"
-    """
-    candidates = [level for level in THINKING_LEVELS if level in accepted]
-    if wanted != "none":
-        candidates = [level for level in candidates if level != "none"] or candidates
-    return min(candidates, key=lambda level: abs(THINKING_LEVELS.index(level) - THINKING_LEVELS.index(wanted)))
-
-
-def encode(value: Any) -> bytes:
-    """Minified JSON; a lone surrogate costs a character, never the request."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_scrubbed(value))
-
-
-def _scrubbed(value: Any) -> Any:
-    match value:
-        case str():
-            return scrub(value)
-        case list() | tuple():
-            return [_scrubbed(item) for item in value]
-        case dict():
-            return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
-        case _:
-            return value
