@@ -105,6 +105,12 @@ async def test_D04_the_history_carries_an_empty_object() -> None:
     assert transport.bodies()[1]["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
+async def test_a_call_without_its_inner_object_is_read_all_the_same() -> None:
+    bare = {"index": 0, "id": "c", "name": "read_file", "arguments": '{"path": "a"}'}
+    said = await fold(chunk({"tool_calls": [bare]}), CALLS)
+    assert said.pairs() == [("read_file", '{"path": "a"}')]
+
+
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos", "end_turn", "new_word"])
 async def test_D05_content_decides_not_the_label(finish: str) -> None:
     said = await fold(call('{"path":"a.txt"}', index=0, id="call_1", name="read_file"), chunk(finish=finish), DONE)

@@ -26,10 +26,9 @@ from typing import Any
 
 from msgspec import Raw
 
-from penguin.llm.providers.anthropic_messages_wire import members, text_of
 from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
 from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
-from penguin.llm.providers.openai_chat_wire import NULL
+from penguin.llm.providers.lenient import ABSENT, kept_members, string
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_bytes, fidelity_fields
 from penguin.protocol.errors import CodecError
@@ -208,8 +207,8 @@ def _text_block(text: str) -> dict[str, Any]:
 def _assistant_blocks(run: Run, ids: WireIds) -> list[Any]:
     blocks = list(_said_blocks(run, ids))
     # A search that was cut or paused has no result, and the provider refuses one without the other.
-    opaque = {number: members(block) for number, block in enumerate(blocks) if isinstance(block, Raw)}
-    answered = {text_of(fields.get("tool_use_id")) for fields in opaque.values()}
+    opaque = {number: kept_members(block) for number, block in enumerate(blocks) if isinstance(block, Raw)}
+    answered = {string(fields.get("tool_use_id")) for fields in opaque.values()}
     lost = {number for number, fields in opaque.items() if _calls_server(fields, answered)}
     sent = [block for number, block in enumerate(blocks) if number not in lost]
     while sent and _is_thinking(sent[-1]):
@@ -218,19 +217,19 @@ def _assistant_blocks(run: Run, ids: WireIds) -> list[Any]:
 
 
 def _is_thinking(block: Any) -> bool:
-    kind = text_of(members(block).get("type")) if isinstance(block, Raw) else block["type"]
+    kind = string(kept_members(block).get("type")) if isinstance(block, Raw) else block["type"]
     return kind in {"thinking", "redacted_thinking"}
 
 
 def _calls_server(fields: dict[str, Raw], answered: set[str]) -> bool:
-    return text_of(fields.get("type")) == "server_tool_use" and text_of(fields.get("id")) not in answered
+    return string(fields.get("type")) == "server_tool_use" and string(fields.get("id")) not in answered
 
 
 def _said_blocks(run: Run, ids: WireIds) -> Iterator[Any]:
     for _, message in run:
         match message.payload:
             case Text(text=text, fidelity=fidelity) if text.strip():
-                citations = fidelity_fields(fidelity).get("citations", NULL)
+                citations = fidelity_fields(fidelity).get("citations", ABSENT)
                 yield _text_block(text) | ({"citations": citations} if bytes(citations).startswith(b"[") else {})
             case Thinking(thinking=thinking, fidelity=fidelity):
                 yield from _recalled(thinking, fidelity)
@@ -247,13 +246,13 @@ def _recalled(thinking: str, fidelity: Fidelity) -> Iterator[Any]:
     block, signature = fields.get("content_block"), fields.get("signature")
     if block is not None and bytes(block).startswith(b"{"):
         yield block
-    elif text_of(signature):
+    elif string(signature):
         yield {"type": "thinking", "thinking": thinking, "signature": signature}
 
 
 def _call_extras(fidelity: Fidelity) -> dict[str, Raw]:
     """Members of the block that are not ours to understand, ``caller`` for example."""
-    return members(fidelity_fields(fidelity).get("tool_use", NULL))
+    return kept_members(fidelity_fields(fidelity).get("tool_use", ABSENT))
 
 
 def _input(arguments: str) -> Raw:

@@ -19,15 +19,8 @@ from msgspec.structs import replace
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
-from penguin.llm.providers.anthropic_messages_wire import (
-    WireDelta,
-    WireEvent,
-    members,
-    read,
-    read_message,
-    text_of,
-)
-from penguin.llm.providers.openai_chat_wire import NULL, NotJson, document, is_null
+from penguin.llm.providers.anthropic_messages_wire import WireDelta, WireEvent, read, read_message
+from penguin.llm.providers.lenient import ABSENT, NotJson, document, is_null, kept_members, string
 from penguin.llm.segments import CallSegment, Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.codec import fidelity_bytes
@@ -156,7 +149,7 @@ class MessagesFold:
             case "content_block_delta":
                 self._delta(wire.index, wire.delta or WireDelta())
             case "content_block_start":
-                self._start(wire.index, members(wire.content_block))
+                self._start(wire.index, kept_members(wire.content_block))
             case "content_block_stop":
                 self._stop(wire.index)
             case "message_start" if wire.message is not None:
@@ -181,14 +174,14 @@ class MessagesFold:
         message = read_message(data)
         self._note_usage(message.usage)
         for index, block in enumerate(message.content or ()):
-            self._start(index, members(block))
+            self._start(index, kept_members(block))
             self._stop(index)
         self._note_finish(message.stop_reason or "end_turn", message.stop_details)
         self._end()
 
     def _note_usage(self, usage: Raw) -> None:
         """Counts are cumulative: the last wins, unless it only says that it does not know."""
-        for name, value in members(usage).items():
+        for name, value in kept_members(usage).items():
             if bytes(value) not in {b"null", b"0"} or name not in self._usage:
                 self._usage[name] = value
 
@@ -199,7 +192,7 @@ class MessagesFold:
         # A cut stays a cut, whatever a second label says.
         if self._finish in {None, "plain"}:
             self._finish = finish
-            self._explanation = text_of(members(details).get("explanation")) or self._explanation
+            self._explanation = string(kept_members(details).get("explanation")) or self._explanation
 
     def _end(self) -> None:
         self._done = True
@@ -216,7 +209,7 @@ class MessagesFold:
     # --- blocks --------------------------------------------------------------------------------------
 
     def _start(self, index: int | None, start: dict[str, Raw]) -> None:
-        kind = text_of(start.get("type"))
+        kind = string(start.get("type"))
         known = self._blocks.get(index)
         if known is not None and not known.stopped and known.start == start:
             return  # the same event twice
@@ -231,10 +224,10 @@ class MessagesFold:
         match block.kind:
             case "text":
                 block.citations += _items(block.start.get("citations"))
-                self._say(text_of(block.start.get("text")))
+                self._say(string(block.start.get("text")))
             case "thinking":
-                self._think(text_of(block.start.get("thinking")))
-                self._sign(text_of(block.start.get("signature")))
+                self._think(string(block.start.get("thinking")))
+                self._sign(string(block.start.get("signature")))
             case "tool_use":
                 self._open_call(block)
             case _:
@@ -242,11 +235,11 @@ class MessagesFold:
                 self._think("")
 
     def _open_call(self, block: _Block) -> None:
-        name = text_of(block.start.get("name"))
+        name = string(block.start.get("name"))
         if not name:
             self._unreadable = "a tool call came without a name"
             return
-        block.call = call = self._segments.open_call(name, text_of(block.start.get("id")) or None)
+        block.call = call = self._segments.open_call(name, string(block.start.get("id")) or None)
         self._waiting.append(block)
         extras = {key: value for key, value in block.start.items() if key not in _CALL_MEMBERS and not is_null(value)}
         if extras:
@@ -315,7 +308,7 @@ class MessagesFold:
     def _complete_arguments(self, block: _Block, call: CallSegment) -> None:
         """No arguments are an empty object (D04); some servers send all of them with the announcement."""
         if not call.content().strip():
-            announced = bytes(block.start.get("input", NULL))
+            announced = bytes(block.start.get("input", ABSENT))
             self._segments.argue(call, announced.decode() if announced.startswith(b"{") else "{}")
 
     def _keep_opaque(self, block: _Block) -> None:

@@ -10,8 +10,7 @@ from msgspec.json import encode
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
-from penguin.llm.providers.lenient import ABSENT, EventReader, kept, members
-from penguin.llm.providers.openai_chat_wire import NotJson, document, is_null
+from penguin.llm.providers.lenient import ABSENT, EventReader, NotJson, document, is_null, kept, kept_members, members
 from penguin.llm.segments import CallSegment, Segment, Segments
 from penguin.llm.sse import StreamEvent
 from penguin.protocol.messages import Fidelity, InlineData, InlineThinking
@@ -305,7 +304,7 @@ class GeminiFold:
 
     def _part(self, part: WirePart, raw: Raw) -> None:
         """A part with more to it than words; ``raw`` is the part as it came."""
-        around = members(kept(raw))
+        around = kept_members(raw)
         signature = around.pop("thoughtSignature", None)
         signed = {} if signature is None else {"signature": signature}
         if part.function_call is not None:
@@ -384,7 +383,7 @@ def _arguments(args: Raw) -> str:
 
 def _without_text(raw: Raw) -> Raw:
     """A part without its words, which the message has; an empty text stays, it is what the part consists of."""
-    part = members(kept(raw))
+    part = kept_members(raw)
     return Raw(encode({name: value for name, value in part.items() if name != "text" or bytes(value) == b'""'}))
 
 

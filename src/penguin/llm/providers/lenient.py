@@ -6,6 +6,7 @@ has an unusable type counts as absent, and the rest is still read.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import types
@@ -14,14 +15,18 @@ from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, ge
 import msgspec
 from msgspec import Raw, Struct
 
-from penguin.llm.providers.openai_chat_wire import document
-from penguin.protocol.codec import fidelity_bytes
+from penguin.protocol.codec import fidelity_bytes, minify
 from penguin.protocol.errors import CodecError
+from penguin.protocol.messages import scrub
 
 ABSENT: Final = Raw(b"null")
 """The default of raw members: one object, so that absence is an identity test."""
 
 S = TypeVar("S", bound=Struct)
+
+
+class NotJson(ValueError):
+    """The data of an event is no JSON document."""
 
 
 class EventReader(Generic[S]):
@@ -46,7 +51,42 @@ class EventReader(Generic[S]):
             return self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = document(bytes(data))
+        if isinstance(value, list):  # an error document wrapped in a list
+            value = next(iter(value), None)
         return _struct(value if isinstance(value, dict) else {}, self._shape)
+
+
+def document(data: bytes) -> Any:
+    """The event as plain Python, text cleaned.
+
+    Raises:
+        NotJson: with the parser's complaint.
+    """
+    try:
+        # strict=False: some servers leave raw control characters in strings.
+        return _scrubbed(json.loads(data.decode("utf-8", "replace"), strict=False))
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from None
+
+
+def is_null(raw: Raw) -> bool:
+    """Whether a raw member is absent or null."""
+    return bytes(raw) == b"null"
+
+
+def argument_text(raw: Raw) -> str:
+    """The text that a piece of arguments adds: a string's content, an object's JSON, nothing for null."""
+    data = bytes(raw)
+    match data[:1]:
+        case b'"':
+            try:
+                return msgspec.json.decode(data, type=str)
+            except msgspec.DecodeError:
+                return scrub(str(json.loads(data, strict=False)))
+        case b"{" | b"[":
+            return scrub(minify(data).decode("utf-8", "replace"))
+        case _:
+            return ""
 
 
 def kept(raw: Raw) -> Raw | None:
@@ -66,6 +106,11 @@ def members(raw: Raw | None) -> dict[str, Raw]:
         return {}
 
 
+def kept_members(raw: Raw) -> dict[str, Raw]:
+    """The members of a JSON object as they are stored, minified and readable (P5, P12); empty for anything else."""
+    return members(kept(raw))
+
+
 def string(raw: Raw | None) -> str:
     """The text of a raw JSON string; empty for anything else."""
     try:
@@ -74,22 +119,52 @@ def string(raw: Raw | None) -> str:
         return ""
 
 
+def _scrubbed(value: Any) -> Any:
+    match value:
+        case str():
+            return scrub(value)
+        case list():
+            return [_scrubbed(item) for item in value]
+        case dict():
+            return {scrub(key): _scrubbed(item) for key, item in value.items()}
+        case _:
+            return value
+
+
 def _struct(value: dict[str, Any], shape: type[S]) -> S:
-    fields = {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
+    wanted = ((name, value[wire], hint) for name, wire, hint in _fields(shape) if value.get(wire) is not None)
+    read = ((name, _value(given, hint)) for name, given, hint in wanted)
+    return shape(**{name: given for name, given in read if given is not None})
+
+
+@functools.cache
+def _fields(shape: type[Struct]) -> list[tuple[str, str, Any]]:
+    """Name, name on the wire and type. Some servers stray in every event, and asking for types takes time."""
     hints = get_type_hints(shape)
-    read = {name: _value(value[wire], hints[name]) for name, wire in fields.items() if value.get(wire) is not None}
-    return shape(**{name: given for name, given in read.items() if given is not None})
+    return [(field.name, field.encode_name, hints[field.name]) for field in msgspec.structs.fields(shape)]
 
 
 def _value(value: Any, wanted: Any) -> Any:
     """``value`` as ``wanted``, or ``None``."""
-    if get_origin(wanted) in {Union, types.UnionType}:
-        (wanted,) = (choice for choice in get_args(wanted) if choice is not types.NoneType)
-    if get_origin(wanted) is list:
-        (each,) = get_args(wanted)
-        read = [_value(item, each) for item in value] if isinstance(value, list) else []
-        return [item for item in read if item is not None]
+    match get_origin(wanted):
+        case origin if origin in {Union, types.UnionType}:
+            read = (_value(value, choice) for choice in get_args(wanted) if choice is not types.NoneType)
+            return next((each for each in read if each is not None), None)
+        case origin if origin is list and isinstance(value, list):
+            read = (_value(item, get_args(wanted)[0]) for item in value)
+            return [item for item in read if item is not None]
+        case origin if origin is dict and isinstance(value, dict):
+            return {name: _value(item, get_args(wanted)[1]) for name, item in value.items()}
+        case None:
+            return _plain(value, wanted)
+        case _:
+            return None
+
+
+def _plain(value: Any, wanted: Any) -> Any:
     match value:
+        case _ if wanted is Any:
+            return value
         case _ if wanted is Raw:
             return _raw(value)
         case dict() if isinstance(wanted, type) and issubclass(wanted, Struct):

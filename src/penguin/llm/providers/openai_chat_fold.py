@@ -12,19 +12,9 @@ from msgspec import Raw
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
+from penguin.llm.providers.lenient import ABSENT, NotJson, argument_text, document, is_null
 from penguin.llm.providers.made_images import image_address, split_data_url
-from penguin.llm.providers.openai_chat_wire import (
-    NULL,
-    NotJson,
-    WireCall,
-    WireChoice,
-    WireChunk,
-    WireDelta,
-    argument_text,
-    document,
-    is_null,
-    read,
-)
+from penguin.llm.providers.openai_chat_wire import WireCall, WireChoice, WireChunk, WireDelta, read
 from penguin.llm.providers.think_tags import ThinkTagReader
 from penguin.llm.segments import CallSegment, Segments
 from penguin.llm.sse import StreamEvent
@@ -236,21 +226,21 @@ class ChatFold:
         if not chunk.choices and _may_be_error(chunk) and _is_error(document(data), name):
             self._reject(document(data))
             return
-        if chunk.usage is not NULL:
+        if chunk.usage is not ABSENT:
             self._note_usage(chunk.usage)
         if chunk.x_groq is not None:
             self._note_usage(chunk.x_groq.usage)
         for choice in chunk.choices or ():
             self._choice(choice)
         # After the choices: the words beside an error are shown, and an ordinary finish there comes first.
-        if chunk.error is not NULL:
+        if chunk.error is not ABSENT:
             self._note_error(chunk.error)
 
     def _choice(self, choice: WireChoice) -> None:
         delta = choice.delta or choice.message
         if delta is not None:
             self._delta(delta)
-        if choice.usage is not NULL:
+        if choice.usage is not ABSENT:
             self._note_usage(choice.usage)
         if choice.finish_reason:
             finish = FINISHES.get(choice.finish_reason.lower(), "stop")
@@ -258,7 +248,7 @@ class ChatFold:
             # ended stays delivered, whatever breaks afterwards.
             if self._ending.finish is None or (self._ending.finish == "stop" and finish != "broken"):
                 self._ending.finish, self._ending.label = finish, choice.finish_reason
-        if choice.error is not NULL:
+        if choice.error is not ABSENT:
             self._note_error(choice.error)
 
     def _note_error(self, raw: Raw) -> None:
@@ -288,7 +278,7 @@ class ChatFold:
             self._call_piece(piece)
         if delta.function_call is not None:
             self._call_piece(WireCall(function=delta.function_call))
-        if delta.extra_content is not NULL and not is_null(delta.extra_content):
+        if delta.extra_content is not ABSENT and not is_null(delta.extra_content):
             self._text_extra(delta.extra_content)
         for image in delta.images or ():
             self._image(image)
@@ -373,8 +363,7 @@ class ChatFold:
 
     def _call_piece(self, piece: WireCall) -> None:
         self._saw_content = self._said_something = True
-        name = (piece.function.name if piece.function else None) or ""
-        arguments = argument_text(piece.function.arguments) if piece.function else ""
+        name, arguments = piece.called.name or "", argument_text(piece.called.arguments)
         if name or arguments:
             self._brought_output = True
         call = self._call_for(piece.index, piece.id or "", name, arguments)

@@ -9,8 +9,7 @@ from msgspec import Raw, Struct
 
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
-from penguin.llm.providers.lenient import ABSENT, EventReader, kept
-from penguin.llm.providers.openai_chat_wire import NotJson, document
+from penguin.llm.providers.lenient import ABSENT, EventReader, NotJson, document, kept
 from penguin.llm.providers.openai_responses_items import (
     CALL,
     MESSAGE,

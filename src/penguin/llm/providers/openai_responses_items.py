@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.json import encode
 
-from penguin.llm.providers.lenient import ABSENT, EventReader, kept, members, string
+from penguin.llm.providers.lenient import ABSENT, EventReader, argument_text, kept, kept_members, members, string
 from penguin.llm.providers.made_images import image_type
-from penguin.llm.providers.openai_chat_wire import argument_text
 from penguin.llm.segments import CallSegment, Segments
 from penguin.protocol.messages import InlineData
 
@@ -176,7 +175,7 @@ class MessageItem(Item):
             self._segments.say(piece)
 
     def _settle(self) -> None:
-        item = members(kept(self.raw))
+        item = kept_members(self.raw)
         contents = _list_of_members(item.pop("content", None))
         item = {name: value for name, value in item.items() if value not in _SAYS_NOTHING}
         for part in self.parts.values():
@@ -244,7 +243,7 @@ class ImageItem(KeptItem):
     """
 
     def _settle(self) -> None:
-        around = members(kept(self.raw))
+        around = kept_members(self.raw)
         data = string(around.pop("result", None))
         if not data:
             super()._settle()
@@ -316,7 +315,7 @@ class CallItem(Item):
         if not "".join(self._segment.parts).strip():
             self._segments.argue(self._segment, "{}")
         own = {"type", "call_id", "name", "arguments"}
-        rest = {name: value for name, value in members(kept(self.raw)).items() if name not in own}
+        rest = {name: value for name, value in kept_members(self.raw).items() if name not in own}
         if rest:
             self._segment.fidelity["item"] = Raw(encode(rest))
         self._segments.finish_call(self._segment)
