@@ -298,3 +298,41 @@ async def test_the_summary_request_keeps_the_prefix() -> None:
     drive = drive_of(turn(say("One."), usage=BIG), summary)
     await drive.run("first")
     assert [text_of(message) for message in seen[0]] == ["first", "One."]
+
+
+class SlowSource(Source):
+    """Whoever opens a context waits, as for a server that lists its tools."""
+
+    slow = False
+
+    async def next_meta(self) -> Message:
+        if self.slow:
+            await anyio.sleep_forever()
+        return META
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_E11_E12_a_prompt_is_kept_when_the_next_context_was_not_opened(*, resumed: bool) -> None:
+    script = ScriptedModel(["One.", SUMMARY, "Two.", SUMMARY])
+    source = SlowSource(script)
+    settings = EngineSettings(compaction=CompactionPolicy(prompt="Summarize.", max_session_turns=1))
+    drive = Drive(model=script, settings=settings, source=source)
+    source.slow = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(drive.run, "first")
+        while not drive.engine.ledger.closed:
+            await anyio.lowlevel.checkpoint()
+        drive.engine.interrupt()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(drive.run, "precious")
+        await anyio.wait_all_tasks_blocked()
+        drive.engine.interrupt()
+    source.slow = False
+    if resumed:
+        drive = Drive(model=script, settings=settings, source=source, records=drive.trace.records)
+    await drive.run("go on")
+    opening, kept, prompt = texts(drive)[2]
+    assert opening.startswith("[context_summary]\nAll is well.")
+    assert "precious" not in opening
+    assert (kept, prompt) == ("precious", "go on")
+    drive.check()

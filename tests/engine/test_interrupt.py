@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import selectors
 from collections.abc import Callable
 from typing import Any
 
@@ -258,3 +261,57 @@ def test_B1_E10_E11_E12_a_stop_at_every_scheduler_step_leaves_a_legal_conversati
 
     steps = trio.run(sweep, clock=trio.testing.MockClock(autojump_threshold=0))
     assert steps > 80
+
+
+class _JumpingLoop(asyncio.SelectorEventLoop):
+    """Asyncio on a clock that jumps, so whoever waits waits no time; ``at`` is called in its ``step``-th round."""
+
+    def __init__(self, step: int = 0, at: Callable[[], object] = lambda: None) -> None:
+        super().__init__(_NoWait(self))
+        self.now = 0.0
+        self.left = step
+        self.at = at
+
+    def time(self) -> float:
+        return self.now
+
+
+class _NoWait(selectors.DefaultSelector):
+    def __init__(self, loop: _JumpingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout:
+            self._loop.now += timeout
+        self._loop.left -= 1
+        if self._loop.left == 0:
+            self._loop.at()
+        return ready
+
+
+def _cancelled_at(step: int) -> tuple[Drive, bool]:
+    """As a host does that knows asyncio only: by ``Task.cancel``."""
+    drive = _busy_task()
+    loop = _JumpingLoop()
+
+    async def host() -> None:
+        task = asyncio.ensure_future(drive.run("go", approve=_approve_after_a_while))
+        loop.left, loop.at = step, task.cancel
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        loop.left = min(loop.left, 0)
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(host())
+    return drive, ends_with_abort(drive.stream)
+
+
+def test_B1_E10_a_cancellation_of_asyncio_itself_at_every_step_comes_out_as_such() -> None:
+    step, stopped = 1, True  # before the first step nothing has begun that could be recorded
+    while stopped:
+        step += 1
+        drive, stopped = _cancelled_at(step)
+        asyncio.run(_check_stopped(drive, step))
+    assert step > 80

@@ -230,3 +230,37 @@ def test_B4_T14_every_reference_trace_is_recovered(golden_dir: Path) -> None:
             assert not recovered.warnings
             seen += 1
     assert seen >= 20
+
+
+def _legal_from_the_start(recovered: Ledger) -> None:
+    messages = [*recovered.history, *recovered.carry_over]
+    assert_legal(messages)
+    assert not messages or getattr(messages[0].payload, "role", None) == "user", "the model speaks first"
+
+
+@pytest.mark.parametrize("name", ["busy", "compacting"])
+def test_E25_T4_a_line_that_stands_twice_is_one(name: str, tmp_path: Path) -> None:
+    lines = recorded()[name].files[0]
+    whole = recover([write(tmp_path / "whole.jsonl", lines)]).ledger
+    for number in range(1, len(lines)):
+        path = write(tmp_path / "twice.jsonl", [*lines[: number + 1], *lines[number:]])
+        ledger = recover([path]).ledger
+        _legal_from_the_start(ledger)
+        if b'"tool_call"' in lines[number]:
+            assert ledger.facts() == whole.facts(), lines[number]
+
+
+@pytest.mark.parametrize("name", ["busy", "compacting"])
+def test_E25_T4_any_line_may_be_damaged(name: str, tmp_path: Path) -> None:
+    lines = recorded()[name].files[0]
+    for number in range(1, len(lines)):
+        path = write(tmp_path / "damaged.jsonl", [*lines[:number], b"\x00\xff\x00", *lines[number + 1 :]])
+        recovered = recover([path])
+        _legal_from_the_start(recovered.ledger)
+        assert [warning.line for warning in recovered.warnings] == [number + 1]
+
+
+def test_E25_a_reply_whose_prompt_cannot_be_read_answers_a_note(tmp_path: Path) -> None:
+    lines = [line for line in recorded()["busy"].files[0] if b'"text"' not in line or b'"user"' not in line]
+    first = recover([write(tmp_path / "1.jsonl", lines)]).ledger.history[0]
+    assert "could not be read" in text_of(first)

@@ -26,6 +26,7 @@ NEVER_STARTED = "the process ended before this call was started; it did not run"
 OUTCOME_UNKNOWN = (
     "the process ended while this call was running; its outcome is unknown, check the state before repeating it"
 )
+LOST_INPUT = "what was said here could not be read from the records of this conversation"
 CUT_OFF = (
     "The reply was cut off at the output limit inside a tool call, and nothing of it was run."
     " Send the call again in smaller pieces: write less at once."
@@ -77,6 +78,11 @@ def placeholder(call: PendingCall) -> Message:
         text = interrupted(NEVER_STARTED)
     payload = ToolCallOutput("user", text, call.call.tool_call_id, stop_reason="aborted")
     return OmniMessage(call.message.timestamp, "model_msg", payload)
+
+
+def lost_input(timestamp: str) -> Message:
+    """Stands for the input of a request whose record cannot be read (T4)."""
+    return OmniMessage(timestamp, "model_msg", Text("user", inline_block("note", LOST_INPUT)))
 
 
 def retried_block(attempts: list[Attempt]) -> Message:

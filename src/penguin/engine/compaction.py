@@ -282,7 +282,8 @@ def compactability(ledger: Ledger, *, supported: bool) -> Compactability:
 
 def survivors(requests: list[str], notes: str) -> str:
     """What the harness itself appends to a summary, since a model might leave it out (E22)."""
-    parts = [block("user_input", request) for request in requests]
+    # A request that waited while a context was opened stands in the records of both.
+    parts = [block("user_input", request) for request in dict.fromkeys(requests)]
     if parts:
         parts.insert(0, "Requests of the user that are still being worked on, word for word:")
     if notes.strip():

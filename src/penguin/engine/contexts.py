@@ -12,7 +12,7 @@ from penguin.engine.summary import context_summary
 from penguin.protocol.builders import assistant_text, user_text
 from penguin.protocol.events import CompactionReason, StopReason
 from penguin.protocol.interfaces import LLMInterface
-from penguin.protocol.messages import ThinkingLevel
+from penguin.protocol.messages import Message, Text, ThinkingLevel
 
 _GO_ON = "Go on with the task."
 
@@ -85,7 +85,8 @@ class Contexts:
         if self._source is None:
             return
         ledger = self._recorder.ledger
-        summary, requests = ledger.summary, list(ledger.requests)
+        summary, waiting = ledger.summary, ledger.carry_over
+        requests = _without(ledger.requests, waiting)
         meta = await self._source.next_meta()
         self.model = self._source.new_model()
         self._given_up = self._said_so = False
@@ -94,6 +95,8 @@ class Contexts:
         if summary is not None:
             kept = survivors(requests, self._notes())
             self._recorder.record(user_text(context_summary("\n\n".join(part for part in (summary, kept) if part))))
+        for message in waiting:
+            self._recorder.record(message)
 
     def nudge(self) -> None:
         """After a summary attempt that consumed the turn's outputs and failed: the task needs words to go on."""
@@ -129,3 +132,9 @@ class Contexts:
             self._said_so = True
             notice = "[the conversation is above its compaction threshold and could not be made shorter; going on]"
             self._recorder.emit(assistant_text(notice, stop_reason="failed"))
+
+
+def _without(requests: list[str], waiting: list[Message]) -> list[str]:
+    """The requests that do not go into the new context by themselves."""
+    words = {message.payload.text for message in waiting if isinstance(message.payload, Text)}
+    return [request for request in requests if request not in words]

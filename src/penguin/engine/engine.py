@@ -234,12 +234,10 @@ class ContextEngine:
 
     async def _task(self, prompt: Sequence[Message], approve: ApproveFn | None, settings: TurnSettings) -> TaskResult:
         self._tell_begin(prompt)
-        if self.ledger.closed:
-            await self._contexts.open_next()
+        await self._open_context_for(prompt)
         for notice in self.inbox.drain_notices():
             self._recorder.emit(notice)
-        for message in prompt:
-            self._recorder.record(message)
+        self._record_all(prompt)
         while True:
             await self._trace.sync()
             refusal = self._refusal()
@@ -252,6 +250,20 @@ class ContextEngine:
                 return self._given_up(turn)
             if not await self._goes_on(settings):
                 return self._result("completed")
+
+    async def _open_context_for(self, prompt: Sequence[Message]) -> None:
+        """The context that follows a closed one; if that is stopped, what was asked stays for the next task (E12)."""
+        if not self.ledger.closed:
+            return
+        try:
+            await self._contexts.open_next()
+        except BaseException:
+            self._record_all(prompt)
+            raise
+
+    def _record_all(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._recorder.record(message)
 
     async def _goes_on(self, settings: TurnSettings) -> bool:
         """Compact if it is time, deliver what waits; whether there is anything to send next."""

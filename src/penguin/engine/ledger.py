@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penguin.engine.carry_over import Attempt, PendingCall, closed_turn, placeholder, retried_block
+from penguin.engine.carry_over import Attempt, PendingCall, closed_turn, lost_input, placeholder, retried_block
 from penguin.engine.summary import summary_of
 from penguin.protocol.blocks import read_blocks
 from penguin.protocol.events import Decision, StopReason
@@ -129,7 +129,7 @@ class Ledger:
             case ToolCallOutput(tool_call_id=call_id):
                 self._answer(message, call_id)
             case RequestBegin():
-                self._begin()
+                self._begin(message)
             case RequestEnd() as end:
                 self._end(message, end)
             case TokenUsage() as usage:
@@ -173,7 +173,9 @@ class Ledger:
 
     def _take_call(self, message: Message, call: ToolCall) -> None:
         self.call_ids.add(call.tool_call_id)
-        if self._trying:
+        # A second line with this id can only be the first once more: a request that holds it twice is refused.
+        twice = self._trying and any(call.tool_call_id == each.call.tool_call_id for each in self._attempts[-1].calls)
+        if self._trying and not twice:
             self._attempts[-1].said.append(message)
             self._attempts[-1].calls.append(PendingCall(message, call))
 
@@ -192,10 +194,11 @@ class Ledger:
         if pending is not None:
             pending.output = message
 
-    def _begin(self) -> None:
+    def _begin(self, message: Message) -> None:
         if self._trying or self._ending != "open":
             self._settle()
-        sent = self._opening() if not self._attempts else self._attempts[0].input
+        # No request is sent without input, so its record is damaged; the reply must not stand there unasked.
+        sent = (self._opening() or [lost_input(message.timestamp)]) if not self._attempts else self._attempts[0].input
         if any(attempt.said for attempt in self._attempts):
             sent = [*sent, retried_block(self._attempts)]
         self._attempts.append(Attempt(sent))

@@ -69,7 +69,8 @@ class ToolDesk:
         """No more calls will come; what is queued is still decided, unless the task was stopped."""
         self._incoming.close()
         if error is not None:
-            self._waiting.close()
+            # Not by closing what it listens to: on asyncio that ends a listener with an error of its own.
+            self._asking.cancel()
 
     def drop_undecided(self) -> None:
         """The attempt failed: pending approvals are cancelled and nothing is recorded of them (E13)."""

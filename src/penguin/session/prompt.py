@@ -13,7 +13,7 @@ Prompt: TypeAlias = str | Message | Sequence[Message]
 
 
 def as_messages(prompt: Prompt) -> list[Message]:
-    """The prompt as user-side messages.
+    """The prompt as user-side messages; words that say nothing are left out, no provider takes them.
 
     Raises:
         TypeError: something in it is not a message.
@@ -24,12 +24,12 @@ def as_messages(prompt: Prompt) -> list[Message]:
         as_messages("hi")[0].payload.text  # "hi"
     """
     if isinstance(prompt, str):
-        return [user_text(prompt)]
+        return [user_text(prompt)] if prompt.strip() else []
     _check_form(prompt)
     messages = [prompt] if isinstance(prompt, OmniMessage) else list(prompt)
     for message in messages:
         _check(message)
-    return messages
+    return [message for message in messages if not isinstance(message.payload, Text) or message.payload.text.strip()]
 
 
 def _check_form(prompt: object) -> None:

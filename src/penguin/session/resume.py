@@ -19,7 +19,8 @@ class Recovered(Struct, frozen=True):
     """A conversation as its trace tells it.
 
     ``file`` is the one to go on writing, ``repairs`` what has to be appended to it first; both have
-    passed the ledger already.
+    passed the ledger already. ``warnings`` are the damaged lines that were skipped; a last line whose writing was
+    cut off is none, since a process that is killed ends so.
     """
 
     meta: SessionMeta
@@ -62,7 +63,7 @@ def _fold(file: Path, ledger: Ledger) -> list[TraceWarning]:
     reader = TraceReader(file)
     for message in reader:
         ledger.observe(message)
-    return [*reader.warnings, *([reader.torn] if reader.torn else [])]
+    return reader.warnings
 
 
 def _repaired(ledger: Ledger) -> list[Message]:

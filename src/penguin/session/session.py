@@ -201,12 +201,17 @@ class Session:
     def steer(self, prompt: Prompt) -> SteeringTicket | None:
         """Say something to the running task; ``None`` when none runs (use :meth:`run` then).
 
+        Raises:
+            TypeError, ValueError: it is not what a user can say, or says nothing.
+
         Example::
 
             ticket = session.steer("Skip the tests for now")
             ticket.state  # "waiting", later "delivered"
         """
         messages = fit(as_messages(prompt))
+        if not messages:
+            raise ValueError("there is nothing in it to say to the task")
         # Asked of the session and not of the engine: a stream that was just entered counts as running.
         return self.engine.inbox.steer(messages) if self._reserved else None
 
