@@ -37,6 +37,23 @@ def test_D4_T12_a_task_is_counted_and_replayed_and_a_changed_word_is_found(place
     assert "One request before it would be the same." in other.stdout
 
 
+def test_T4_a_damaged_record_is_left_out_with_a_word_and_the_conversation_goes_on(place: Place) -> None:
+    with serve_in_thread(["One.", "Two.", "Three."]) as provider:
+        place.connect(provider.base_url)
+        place.run("run", "-m", "first")
+        place.run("run", "--resume", "latest", "-m", "second")
+        (trace,) = place.traces()
+        lines = trace.read_bytes().split(b"\n")
+        (number,) = (place for place, line in enumerate(lines) if b'"second"' in line)
+        lines[number] = b"\x00\xff"
+        trace.write_bytes(b"\n".join(lines))
+        done = place.run("run", "--resume", "latest", "-m", "third")
+        assert (done.returncode, provider.problems) == (0, [])
+        sent = json.dumps(provider.requests[-1].body)
+    assert f"{trace}:{number + 1}: " in done.stderr
+    assert "what was said here could not be read" in sent
+
+
 def test_T13_a_copy_goes_on_by_itself_and_so_does_the_session(place: Place) -> None:
     with serve_in_thread(["One.", "Two.", "Another two.", "Three."]) as provider:
         place.connect(provider.base_url)

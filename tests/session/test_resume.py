@@ -24,7 +24,15 @@ from penguin.protocol.builders import (
 )
 from penguin.protocol.codec import decode
 from penguin.protocol.errors import ResumeError
-from penguin.protocol.messages import CompactionEnd, Message, Text, ToolCall, ToolCallOutput
+from penguin.protocol.messages import (
+    CompactionEnd,
+    Message,
+    RequestBegin,
+    RequestEnd,
+    Text,
+    ToolCall,
+    ToolCallOutput,
+)
 from penguin.session.resume import recover
 
 
@@ -228,8 +236,34 @@ def test_B4_T14_every_reference_trace_is_recovered(golden_dir: Path) -> None:
             recovered = recover(files)
             assert_legal([*recovered.ledger.history, *recovered.ledger.carry_over])
             assert not recovered.warnings
+            assert _of_the_model(recovered.ledger.history) == _committed(files[-1]), files[-1]
             seen += 1
     assert seen >= 20
+
+
+def _of_the_model(history: list[Message]) -> list[str]:
+    return [text_of(message) for message in history if getattr(message.payload, "role", "") == "assistant"]
+
+
+def _committed(file: Path) -> list[str]:
+    """What the model said in requests that completed, read off the lines without the ledger."""
+    said: list[str] = []
+    pending: list[str] = []
+    for line in file.read_bytes().splitlines():
+        message = decode(line)
+        match message.payload:
+            case RequestBegin():
+                pending = []
+            case RequestEnd(status=status):
+                said += pending if status == "completed" else []
+                pending = []
+            case CompactionEnd(status="completed"):
+                said = []
+            case payload if getattr(payload, "role", "") == "assistant":
+                pending.append(text_of(message))
+            case _:
+                pass
+    return said
 
 
 def _legal_from_the_start(recovered: Ledger) -> None:

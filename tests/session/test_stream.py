@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.engine_kit import FakeEnvironment, ListTrace, allow, ends_with_abort, text_of
 
-from penguin.protocol.builders import assistant_text, is_partial, partial_text, tool_call_output
+from penguin.protocol.builders import assistant_text, is_partial, partial_text, tool_call_output, user_text
 from penguin.protocol.errors import ResultNotReady, SessionBusy, SessionClosed
 from penguin.protocol.messages import Abort, Message, PartialText, RequestEnd
 from penguin.session.feed import LAG_LIMIT, Feed
@@ -147,8 +147,11 @@ async def test_E9_wrong_prompts_are_typed_errors() -> None:
         session.run([tool_call_output("x", "a")])
     with pytest.raises(ValueError, match="Text"):
         session.run(assistant_text("I am the model"))
-    with pytest.raises(ValueError, match="nothing to send"):
-        session.run([])
+    for nothing in ([], "", " \n", [user_text("")]):
+        with pytest.raises(ValueError, match="nothing to send"):
+            session.run(nothing)
+        with pytest.raises(ValueError, match="nothing in it"):
+            session.steer(nothing)
 
 
 async def test_an_observer_sees_the_stream_and_its_fault_changes_nothing() -> None:

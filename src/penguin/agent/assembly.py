@@ -99,6 +99,7 @@ class Assembly:
         session = self._session(
             session_id, parts, environment, contexts, lent, trace=trace, lock=lock, recovered=recovered
         )
+        session.skipped = tuple(map(str, recovered.warnings))
         if recovered.ledger.history:
             _take_over(contexts.model, recovered.ledger.history)
         return session

@@ -33,6 +33,7 @@ Observer = Callable[[Message], None]
 class Session:
     """One conversation: at most one task at a time, one trace.
 
+    ``skipped`` names the lines of its trace that could not be read when it was resumed, with file and reason (T4).
     Made by ``agent.create_session``; tests may build it from parts. ``on_notice`` is offered the reports of
     background work while no task runs; when it returns true it has taken care of them. Use it as ``async with`` or call
     :meth:`close`.
@@ -59,6 +60,7 @@ class Session:
         on_close: Sequence[Callable[[], Awaitable[Any] | None]] = (),
     ) -> None:
         self.id = session_id
+        self.skipped: tuple[str, ...] = ()
         self.environment = environment
         self.workspace_dir = workspace_dir
         self._trace = trace or NoTrace()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LEVELS = ["none", "low", "medium", "high", "xhigh", "max"]
 MODES = ["allow-all", "deny-all", "read-only", "always-ask"]
 SANDBOXES = ["off", "read-only", "workspace-write"]
+_MOST_SKIPPED_SHOWN = 5
 ASKING_MODES = frozenset({"read-only", "always-ask"})
 
 
@@ -168,6 +169,7 @@ async def _run(order: Order, stop: Stop) -> int:
     agent = _within_budget(agent, order)
     async with closing(await _session(agent, order)) as session:
         _refuse_unknown_price(agent, session, order)
+        _say_what_was_skipped(session)
         prompt = await task_messages(order.message, attach=order.attach)
         approvals = agent.project.approvals
         mode = order.approve or approvals.mode
@@ -184,6 +186,13 @@ async def _run(order: Order, stop: Stop) -> int:
             wait=order.wait,
         )
     return say_what_was_not_recorded(session, status)
+
+
+def _say_what_was_skipped(session: Session) -> None:
+    for place in session.skipped[:_MOST_SKIPPED_SHOWN]:
+        print(f"penguin: a record of the conversation cannot be read and is left out: {place}", file=sys.stderr)
+    if (more := len(session.skipped) - _MOST_SKIPPED_SHOWN) > 0:
+        print(f"penguin: {more} more cannot be read; `penguin trace check` names them", file=sys.stderr)
 
 
 def _within_budget(agent: Agent, order: Order) -> Agent:
