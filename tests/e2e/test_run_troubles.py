@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.support.command_line import COMMAND, Place
 
 from penguin.protocol.codec import decode
 from penguin.protocol.messages import Abort
+from penguin.state.paths import DataRoot
 from penguin.testing import call, refuse, reply, serve_in_thread, turn
 
 STUBBORN = "trap '' TERM; echo x > started; while :; do sleep 0.19; done"
@@ -39,6 +42,23 @@ def test_K6_a_second_signal_does_not_wait_for_a_command_and_still_says_how_to_go
     assert not running("sleep 0.19")
     (trace,) = place.traces()
     assert isinstance(decode(trace.read_bytes().splitlines()[-1]).payload, Abort)
+
+
+def test_K6_E11_a_signal_while_a_server_of_tools_starts_says_that_nothing_began(place: Place) -> None:
+    slow = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(60.7)"
+    server = {"name": "slow", "config": {"command": sys.executable, "args": ["-c", slow]}}
+    settings = DataRoot(place.home).project().agent().system_config
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"tools": {"mcpServers": [server]}}))  # JSON is YAML
+    with serve_in_thread([]) as provider:
+        place.connect(provider.base_url)
+        process = place.start("run", "-m", "hi")
+        until((place.workspace / "started").exists)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=15)
+    assert process.returncode == 130, errors.decode()
+    assert "interrupted before the task began" in errors.decode()
+    assert not running("time.sleep(60.7)")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

@@ -153,10 +153,15 @@ def _carry_out(order: Order) -> int | None:
 
     from penguin.cli.stopping import INTERRUPTED, stoppable  # noqa: PLC0415
 
+    stops: list[Stop] = []
+
     async def work(stop: Stop) -> int:
+        stops.append(stop)
         return await _run(order, stop)
 
     status: int | None = anyio.run(stoppable, work)
+    if status is None and not any(stop.gently for stop in stops):
+        print("penguin: interrupted before the task began; nothing was sent, nothing recorded", file=sys.stderr)
     return INTERRUPTED if status is None else status
 
 
