@@ -34,7 +34,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return backend
 
 
-PNG = "data:image/png;base64,AAAA"
+PNG = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
 
 
 class Scripted:

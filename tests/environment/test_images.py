@@ -7,6 +7,8 @@ import http.server
 import io
 import ipaddress
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +21,9 @@ from PIL import Image
 from penguin.environment import addresses, images
 from penguin.environment.environment import Environment, EnvironmentConfig, ToolConfig
 from penguin.environment.fetch import FetchError, FetchLimits, fetch
-from penguin.environment.images import UnusableImage, prepare_image
-from penguin.environment.tool import Services
+from penguin.environment.function_tool import tool
+from penguin.environment.images import UnusableImage, prepare_encoded, prepare_image
+from penguin.environment.tool import Services, ToolResult
 from penguin.environment.tools.describe_image import VisionDescriber
 from penguin.protocol.builders import tool_call
 from penguin.protocol.interfaces import ToolExecutionRequest
@@ -91,6 +94,122 @@ def test_L14_transparency_survives_or_becomes_white(small_limit: int) -> None:
 def test_N17_types_are_told_by_content(data: bytes) -> None:
     with pytest.raises(UnusableImage):
         prepare_image(data)
+
+
+# --- more than it seems ---------------------------------------------------------------------------
+
+BOMB = """
+import io, resource, sys, threading
+from PIL import Image
+from penguin.environment.images import UnusableImage, prepare_encoded, prepare_image
+
+data = sys.stdin.buffer.read()
+small = io.BytesIO()
+Image.new("RGB", (3, 3)).save(small, sys.argv[1])
+prepare_image(small.getvalue())  # what the library itself takes
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+said = []
+
+def run():
+    try:
+        said.append(prepare_image(data).note)
+    except UnusableImage as error:
+        said.append(str(error))
+
+threads = [threading.Thread(target=run) for _ in range(int(sys.argv[2]))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*said, sep="\\n")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def blank(kind: str, size: tuple[int, int], mode: str = "RGB", **options: Any) -> bytes:
+    """A large picture of nothing: a small file that unfolds."""
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "mode", "options", "words"),
+    [
+        ("PNG", (13_000, 13_000), "L", {"compress_level": 1}, "13000x13000 are too many pixels; at most 50 million"),
+        ("PNG", (5_000, 5_000), "RGBA", {"compress_level": 1}, "2000x2000"),
+        ("JPEG", (10_000, 10_000), "L", {}, "2000x2000"),
+        ("JPEG", (7_100, 7_100), "L", {"progressive": True}, "too many pixels"),
+        ("GIF", (7_100, 7_100), "L", {}, "too many pixels"),
+        ("WEBP", (5_200, 5_200), "RGB", {"method": 0}, "at most 25 million"),
+        ("JPEG", (14_000, 14_000), "L", {}, "too large to be opened"),
+    ],
+)
+def test_N17_a_decompression_bomb_costs_little_memory_and_no_warning(
+    kind: str, size: tuple[int, int], mode: str, options: dict[str, Any], words: str
+) -> None:
+    data = blank(kind, size, mode, **options)
+    ran = subprocess.run(
+        [sys.executable, "-W", "always", "-c", BOMB, kind, "2"], input=data, capture_output=True, check=True
+    )
+    *notes, megabytes = ran.stdout.decode().splitlines()
+    assert all(words in note for note in notes)
+    assert len(notes) == 2
+    assert int(megabytes) < 300
+    assert ran.stderr == b""
+
+
+async def test_N17_read_image_says_that_an_image_has_too_many_pixels(tmp_path: Path) -> None:
+    (tmp_path / "bomb.png").write_bytes(blank("PNG", (8_000, 8_000), "L"))
+    output = await ask(Environment(EnvironmentConfig(tmp_path)), "read_image", source="bomb.png")
+    assert output.stop_reason == "failed"
+    assert "8000x8000 are too many pixels" in output.output
+    assert "scaled down with a command" in output.output
+
+
+def test_L14_a_photo_is_turned_upright_after_it_was_made_small() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: the camera was held upright
+    buffer = io.BytesIO()
+    Image.new("RGB", (4000, 1000)).save(buffer, "JPEG", exif=exif)
+    image = prepare_image(buffer.getvalue())
+    assert opened(image.data).size == (500, 2000)
+
+
+def test_L14_a_file_of_two_pictures_from_a_phone_is_a_jpeg() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 6)).save(buffer, "MPO", save_all=True, append_images=[Image.new("RGB", (8, 6))])
+    assert opened(buffer.getvalue()).format == "MPO"
+    assert prepare_image(buffer.getvalue()).mime_type == "image/jpeg"
+
+
+def test_D51_a_file_of_many_bytes_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "LARGEST_FILE", 1_000)
+    with pytest.raises(UnusableImage, match=r"2 kB; an image may have 1000 B"):
+        prepare_image(bytes(2_000))
+    with pytest.raises(UnusableImage, match="of base64"):
+        prepare_encoded("A" * 2_000)
+    with pytest.raises(UnusableImage, match="damaged"):
+        prepare_encoded("%%%")
+
+
+async def test_L14_D44_images_of_any_tool_go_through_the_entry_step(tmp_path: Path) -> None:
+    large, broken = picture((3000, 30)), b"no image"
+
+    @tool
+    def show() -> ToolResult:
+        """Show two pictures."""
+        urls = [f"data:image/png;base64,{base64.b64encode(each).decode()}" for each in (large, broken)]
+        return ToolResult(note="two pictures", images=urls)
+
+    output = await ask(Environment(EnvironmentConfig(tmp_path, ToolConfig(custom_tools=[show]))), "show")
+    assert output.images is not None
+    (url,) = output.images
+    assert opened(base64.b64decode(url.partition(",")[2])).size == (2000, 20)
+    assert "scaled from 3000x30" in output.output
+    assert "an image was left out: this is not an image" in output.output
+    assert output.output.startswith("two pictures")
 
 
 # --- addresses ------------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ import anyio
 
 from penguin.environment.fetch import FetchError, fetch
 from penguin.environment.file_paths import FilePlace, find_place, not_found, stat_regular
-from penguin.environment.images import PreparedImage, UnusableImage, prepare_image
+from penguin.environment.images import LARGEST_FILE, PreparedImage, UnusableImage, prepare_image
 from penguin.environment.resolved_open import read_resolved
 from penguin.environment.tool import NetworkConfinement, ToolError, ToolSetup
-
-_LARGEST_FILE = 50 * 1024 * 1024
 
 
 async def load_image(source: str, setup: ToolSetup) -> PreparedImage:
@@ -19,6 +17,8 @@ async def load_image(source: str, setup: ToolSetup) -> PreparedImage:
     Raises:
         ToolError: it cannot be had or is no image; the text says why.
     """
+    if source[:5].lower() == "data:":
+        raise ToolError("A data: address is not read; save the image to a file and give its path.")
     data = await _fetched(source, setup) if "://" in source else await _read(source, setup)
     try:
         return await anyio.to_thread.run_sync(prepare_image, data)
@@ -45,7 +45,7 @@ def _content(place: FilePlace) -> bytes:
     status = stat_regular(place)
     if status is None:
         raise not_found(place)
-    if status.st_size > _LARGEST_FILE:
-        raise ToolError(f"{place.shown} has {status.st_size} bytes; an image file may have {_LARGEST_FILE}.")
+    if status.st_size > LARGEST_FILE:
+        raise ToolError(f"{place.shown} has {status.st_size} bytes; an image file may have {LARGEST_FILE}.")
     with place.told():
         return read_resolved(place.real)

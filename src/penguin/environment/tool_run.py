@@ -6,6 +6,7 @@ import logging
 from typing import Any, TypedDict
 
 import anyio
+import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
@@ -87,7 +88,8 @@ class ToolRun:
         if self._ctx.cancelled:
             return
         try:
-            self._own_ending = _ending_of(await self._tool.execute(self._args, self._ctx))
+            ending = _ending_of(await self._tool.execute(self._args, self._ctx))
+            self._own_ending = await _with_fitting_images(ending) if ending.images else ending
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a tool author cannot break the protocol, SystemExit included
@@ -118,6 +120,15 @@ def _ending_of(result: object) -> Ending:
                 raise TypeError(f"the tool returned a wrong ToolResult: {error}") from None
         case _:
             raise TypeError(f"the tool returned {type(result).__name__}; it may return a ToolResult or None")
+
+
+async def _with_fitting_images(ending: Ending) -> Ending:
+    """Images pass the one entry step (L14), whichever tool they come from: later they would fail every request."""
+    from penguin.environment.images import prepare_urls  # noqa: PLC0415 - few tools have images
+
+    fitting, remarks = await anyio.to_thread.run_sync(prepare_urls, ending.images)
+    note = "\n".join(filter(None, (ending.note, *remarks)))
+    return replace(ending, images=fitting, note=note or None)
 
 
 def _cancellation_in(error: BaseException) -> BaseException | None:

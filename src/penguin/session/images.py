@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 
 import anyio
@@ -46,13 +44,13 @@ def _embedded(message: Message) -> str | None:
 
 
 def _fit(message: Message, url: str) -> list[Message]:
-    from penguin.environment.images import UnusableImage, prepare_image  # noqa: PLC0415 - only who sends images pays
+    from penguin.environment.images import UnusableImage, prepare_encoded  # noqa: PLC0415 - only who sends images pays
 
     try:
-        data = base64.b64decode(url.partition(",")[2], validate=True)
-        image = prepare_image(data)
-    except (UnusableImage, binascii.Error) as error:
+        image = prepare_encoded(url.partition(",")[2])
+    except UnusableImage as error:
         return [user_text(f"[an image was left out: {error}]")]
-    if image.data == data:
-        return [message]
-    return [image_url(image.data_url), user_text(f"[the image was scaled: {image.note}]")]
+    fitting = str(image.data_url)
+    if not image.is_scaled:
+        return [message if fitting == url else image_url(fitting)]
+    return [image_url(fitting), user_text(f"[the image was scaled: {image.note}]")]

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import base64
+import io
 import logging
 from typing import Any
 
 import pytest
 from mcp_types import CallToolResult, ListToolsResult, methods
+from PIL import Image
 
+from penguin.environment.images import LARGEST_BASE64
 from penguin.environment.mcp.mending import mended_result, mended_tools
-from penguin.environment.mcp.results import LARGEST_IMAGE, CallAnswer, answer_of
+from penguin.environment.mcp.results import CallAnswer, answer_of
 
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n....").decode()
-WEBP = base64.b64encode(b"RIFF....WEBPVP8 ").decode()
+
+def picture(kind: str, size: tuple[int, int] = (2, 2), *, noise: bool = False) -> str:
+    buffer = io.BytesIO()
+    (Image.effect_noise(size, 200) if noise else Image.new("L", size)).save(buffer, kind, quality=98)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+PNG = picture("PNG")
+WEBP = picture("WEBP")
 
 
 def answer(raw: dict[str, Any], *, vision: bool = True) -> CallAnswer:
@@ -62,8 +72,8 @@ def test_N21_images_become_data_urls_of_what_they_really_are() -> None:
     ("data", "mime", "words"),
     [
         ("%%%", "image/png", "its data is damaged"),
-        (base64.b64encode(b"<svg/>").decode(), "image/svg+xml", "not a PNG, JPEG, GIF or WebP"),
-        (base64.b64encode(b"\xff\xd8\xff" + bytes(LARGEST_IMAGE)).decode(), "image/jpeg", "larger than 5 MiB"),
+        (base64.b64encode(b"<svg/>").decode(), "image/svg+xml", "not an image of a known type"),
+        (picture("PNG", (13_000, 4_000)), "image/png", "13000x4000 are too many pixels"),
     ],
 )
 def test_N21_an_image_no_provider_takes_is_described(data: str, mime: str, words: str) -> None:
@@ -72,9 +82,21 @@ def test_N21_an_image_no_provider_takes_is_described(data: str, mime: str, words
     assert not told.images
 
 
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [(picture("PNG", (2_600, 1_300)), (2_000, 1_000)), (picture("JPEG", (2_400, 2_400), noise=True), (2_000, 2_000))],
+)
+def test_L14_D44_a_large_image_of_a_server_is_scaled_on_entry(data: str, size: tuple[int, int]) -> None:
+    told = answer({"content": [{"type": "image", "data": data, "mimeType": "image/png"}]})
+    content = told.images[0].partition(",")[2]
+    assert Image.open(io.BytesIO(base64.b64decode(content))).size == size
+    assert len(content) <= LARGEST_BASE64
+    assert "(scaled from" in told.text
+
+
 def test_N21_a_text_only_model_gets_no_images() -> None:
     told = answer({"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}]}, vision=False)
-    assert told == CallAnswer("[image, image/png, 12 bytes: this model does not take images]")
+    assert told == CallAnswer(f"[image, image/png, {len(PNG) * 3 // 4} bytes: this model does not take images]")
 
 
 def test_N21_audio_links_and_resources_are_described() -> None:

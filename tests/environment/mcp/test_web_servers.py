@@ -22,7 +22,7 @@ from tests.environment.mcp.bench import Bench
 
 pytestmark = pytest.mark.anyio
 Connect = Callable[..., Bench]
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
 
 
 class Site:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -28,7 +29,7 @@ from penguin.environment import custody
 from penguin.environment.mcp.life import Life, ListedTool
 from penguin.environment.mcp.mending import mended
 from penguin.environment.mcp.notes import ServerNotes
-from penguin.environment.mcp.results import CallAnswer, answer_of
+from penguin.environment.mcp.results import CallAnswer, answer_of, has_images
 from penguin.environment.mcp.stdio import Launch, stdio_streams
 from penguin.environment.mcp.web import http_streams, sse_streams
 from penguin.environment.mcp.words import is_lost, leaves, why
@@ -207,7 +208,8 @@ class _Speaker:
             ) from None
         finally:
             progress.close()
-        return answer_of(result, vision=self._life.place.vision)
+        told = partial(answer_of, result, vision=self._life.place.vision)
+        return await anyio.to_thread.run_sync(told) if has_images(result) else told()
 
     async def _lost(self, tool: str, error: MCPError) -> ToolError:
         life = self._life

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from dataclasses import dataclass
 
@@ -19,9 +17,8 @@ from mcp_types import (
     TextResourceContents,
 )
 
-LARGEST_IMAGE = 5 << 20
-"""Bytes of one image; providers refuse larger ones, and with them every later request."""
-_SIGNATURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+from penguin.environment.images import UnusableImage, prepare_encoded
+
 _KILO_FROM = 10_000
 _NO_WORDS = "The tool reported an error without saying which."
 
@@ -38,7 +35,8 @@ class CallAnswer:
 def answer_of(result: CallToolResult, *, vision: bool) -> CallAnswer:
     """The text and images of a result; structured data only where there is nothing else.
 
-    Images that the model cannot take are described instead.
+    Images are made to fit, by content whatever the server calls them; those that no model can take, or this one
+    cannot, are described instead. Takes up to a second for each large image: see :func:`has_images`.
     """
     texts: list[str] = []
     images: list[str] = []
@@ -52,6 +50,11 @@ def answer_of(result: CallToolResult, *, vision: bool) -> CallAnswer:
     if result.is_error and not text.strip() and not images:
         text = _NO_WORDS
     return CallAnswer(text, tuple(images), failed=result.is_error)
+
+
+def has_images(result: CallToolResult) -> bool:
+    """Whether :func:`answer_of` may take long, so that it belongs into a thread."""
+    return any(isinstance(block, (ImageContent, EmbeddedResource)) for block in result.content)
 
 
 def _told(block: ContentBlock, *, vision: bool) -> tuple[str, str | None]:
@@ -82,26 +85,14 @@ def _resource(resource: TextResourceContents | BlobResourceContents, *, vision: 
 
 def _image(data: str, mime: str, uri: str, *, vision: bool) -> tuple[str, str | None]:
     named = f"image {uri}".rstrip()
-    try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return f"[{named}: its data is damaged]", None
-    kind = _kind_of(content)
-    measured = _measured(kind or mime, data)
-    if kind is None:
-        return f"[{named}, {measured}: not a PNG, JPEG, GIF or WebP picture, so it cannot be shown]", None
-    if len(content) > LARGEST_IMAGE:
-        return f"[{named}, {measured}: larger than {LARGEST_IMAGE >> 20} MiB, so it cannot be shown]", None
     if not vision:
-        return f"[{named}, {measured}: this model does not take images]", None
-    return (f"[{named}]" if uri else ""), f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _kind_of(content: bytes) -> str | None:
-    """The type by content: what a server says of it may be wrong, and a provider refuses the whole request."""
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for start, kind in _SIGNATURES.items() if content.startswith(start)), None)
+        return f"[{named}, {_measured(mime, data)}: this model does not take images]", None
+    try:
+        image = prepare_encoded(data)
+    except UnusableImage as error:
+        return f"[{named}, {_measured(mime, data)}, cannot be shown: {error}]", None
+    words = f"[{named}: {image.note}]" if image.is_scaled else f"[{named}]" if uri else ""
+    return words, image.data_url
 
 
 def _measured(mime: str | None, data: str) -> str:

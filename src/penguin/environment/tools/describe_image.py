@@ -49,7 +49,7 @@ class DescribeImage:
                 " `penguin config model vision PROVIDER MODEL_ID`."
             )
         image = await load_image(args["source"], self._setup)
-        question: list[Message] = [user_text(args.get("prompt") or _DEFAULT_PROMPT), image_url(image.data_url)]
+        question: list[Message] = [user_text(args.get("prompt") or _DEFAULT_PROMPT), image_url(str(image.data_url))]
         await _answer(describer.create_llm(), question, ctx)
         return ToolResult(note=f"[{image.note}, described by {describer.model_id}]")
 
