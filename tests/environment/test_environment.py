@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from penguin.environment.arguments import ArgumentCheck, parse_arguments
@@ -465,6 +466,66 @@ async def test_N3_a_disk_that_refuses_is_said(make_desk: Any, scratchpad: Path) 
     answer = await make_desk(says("x" * 100, max_output_length=10)).call("scripted")
     assert "the full text could not be kept: " in answer.output
     assert answer.stop_reason is None
+
+
+HUGE = "A" * 600_000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_image", {"source": f"data:image/png;base64,{HUGE}"}),
+        ("read_image", {"source": f"http://127.0.0.1/{HUGE}"}),
+        ("read_image", {"source": HUGE}),
+        ("read_file", {"file_path": HUGE}),
+        ("write_file", {"file_path": HUGE, "content": ""}),
+        ("edit_file", {"file_path": HUGE, "old_string": "a", "new_string": "b"}),
+        ("read_file", {"file_path": [HUGE]}),
+        ("read_file", {HUGE: 1}),
+        (HUGE, {}),
+    ],
+)
+async def test_N3_an_error_that_repeats_a_huge_argument_is_cut(
+    make_desk: Any, name: str, arguments: dict[str, Any]
+) -> None:
+    answer = await make_desk().call_with_text(name, msgspec.json.encode(arguments).decode())
+    assert answer.stop_reason == "failed"
+    assert answer.output.count("[tool error]") == 1
+    assert len(answer.output) < 16_500
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("result", [ValueError(HUGE), ToolError(HUGE), ExceptionGroup("two", [ValueError(HUGE)] * 2)])
+async def test_N3_the_whole_of_a_long_error_is_kept_on_disk(
+    make_desk: Any, scratchpad: Path, result: Exception
+) -> None:
+    answer = await make_desk(raises(result, "before")).call("scripted")
+    (archived,) = (scratchpad / "truncated-tool-output").iterdir()
+    whole = archived.read_text()
+    assert whole.startswith("before\n[tool error] ")
+    assert HUGE in whole
+    assert f"characters shown; full text in {archived}]\n[tool error] " in answer.output
+    assert len(answer.output) < 16_500
+
+
+@pytest.mark.anyio
+async def test_N2_an_error_survives_the_cut_of_what_was_written_before(make_desk: Any) -> None:
+    answer = await make_desk(raises(ValueError(f"why {HUGE}"), HUGE)).call("scripted")
+    assert "[tool error] ValueError: why AAA" in answer.output
+    assert len(answer.output) < 18_500
+
+
+@pytest.mark.anyio
+async def test_N3_a_long_note_is_cut_too_and_what_is_secret_stays_so(make_desk: Any, scratchpad: Path) -> None:
+    note = "n" * 15_995 + "the-secret-value" + HUGE
+    desk = make_desk(says("", ToolResult(note=note)), vault={"KEY": "the-secret-value"})
+    answer = await desk.call("scripted")
+    assert "n[vaul" in answer.output
+    assert len(answer.output) < 16_500
+    (archived,) = (scratchpad / "truncated-tool-output").iterdir()
+    assert "[vault:KEY]AAA" in archived.read_text()
+    assert "the-secret" not in archived.read_text() + answer.output
 
 
 # --- arguments ---------------------------------------------------------------------------------------

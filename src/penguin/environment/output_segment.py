@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from penguin.environment.masking import Masker, Secrets
+from penguin.environment.tool import DEFAULT_MAX_OUTPUT_LENGTH
 from penguin.environment.truncation import Truncation
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.builders import partial_tool_call_output, tool_call_output
 from penguin.protocol.events import StopReason
 from penguin.protocol.interfaces import Emit
 from penguin.protocol.messages import scrub
+
+LEAST_OF_A_LINE = 2_000
+"""Characters of a closing line (a note, an error) that are shown however much of the output was before it."""
 
 
 class Ending(Struct, frozen=True):
@@ -100,9 +104,17 @@ class OutputSegment:
     def _closing_lines(self, head: str, ending: Ending) -> str:
         result = f"{head}{ending.note or ''}{ending.marker or ''}"
         own_lines = [ending.note and scrub(ending.note), self._remark(result), ending.marker]
-        lines = [self._truncation.notice(), *self._notes, *own_lines]
-        closing = "\n".join(line for line in lines if line)
-        closing = self._secrets.masked(closing) if self._secrets else closing
+        lines = [self._bounded(line) for line in (*self._notes, *own_lines) if line]
+        closing = "\n".join(line for line in (self._truncation.notice(), *lines) if line)
         if not self._visible and not closing.strip():
             closing = NO_OUTPUT
         return f"\n{closing}" if closing and head and not head.endswith("\n") else closing
+
+    def _bounded(self, line: str) -> str:
+        """The line, masked, and cut like any other output where its author repeats 600 kB of argument (N3)."""
+        line = self._secrets.masked(line) if self._secrets else line  # first: a cut through a secret would show half
+        room = max(min(self._truncation.room, DEFAULT_MAX_OUTPUT_LENGTH), LEAST_OF_A_LINE)
+        if len(line) <= room:
+            return line
+        self._truncation.set_aside(line, room)
+        return f"{line[:room]}…"

@@ -48,6 +48,18 @@ class Truncation:
             self._head.write(admitted)
         return admitted
 
+    @property
+    def room(self) -> int:
+        """Characters that the model may still get."""
+        return max(self._limit - self._kept, 0)
+
+    def set_aside(self, text: str, shown: int) -> None:
+        """Archive what is shown elsewhere, ``shown`` characters of it; it counts in :meth:`notice` as written."""
+        self._archive = self._archive or self._open_archive()
+        self._archive.write(f"\n{text}" if self._written else text)
+        self._written += len(text)
+        self._kept += shown
+
     def _open_archive(self) -> Archive:
         archive = Archive(self._wanted)
         archive.write(self.head)
