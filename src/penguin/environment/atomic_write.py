@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from penguin.environment.resolved_open import open_resolved
@@ -21,41 +22,84 @@ class FileChanged(OSError):
         super().__init__(errno.EAGAIN, "was changed by somebody else just now; read it again", str(path))
 
 
-def write_atomically(path: Path, data: bytes, before: os.stat_result | None) -> os.stat_result:
+def write_atomically(
+    path: Path, data: bytes, before: os.stat_result | None, staging: Path | None = None
+) -> os.stat_result:
     """Write ``data`` to ``path``, which must be resolved, and return the new file's state.
 
     ``before`` is the file to be replaced (its mode, owner and extended attributes are carried over), or ``None`` to
     create one. Other hard links of a replaced file keep the old content.
 
+    A rename needs a name to start from, and a kill just before it leaves that name. ``staging`` is a private
+    directory for it: where that is on the same file system, nothing is ever left beside ``path``; elsewhere it can
+    happen, in the time of two system calls.
+
     Raises:
         FileChanged: ``path`` is no longer what ``before`` says.
         PathChanged: a directory in it has become a link.
         OSError: The disk refused; the old content is untouched.
+
+    Example::
+
+        write_atomically(path, b"new", path.stat(), staging=scratchpad)
     """
-    directory = open_resolved(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with contextlib.ExitStack() as opened:
+        target = _opened(opened, path.parent)
+        places = _places(opened, target, staging)
         for _ in range(_ATTEMPTS):
-            # Another session may clear our temporary name away as a leftover, in the instant before the rename.
-            with contextlib.suppress(FileNotFoundError):
-                return _write_once(directory, path, data, before)
+            try:
+                return _write_once(places, path, data, before)
+            except FileNotFoundError:
+                # Another session cleared our temporary name away as a leftover, in the instant before the rename.
+                continue
+            except OSError as error:
+                if error.errno != errno.EXDEV or places.staging == target:
+                    raise
+                places = _Places(target, target)
         raise FileChanged(path)
-    finally:
-        os.close(directory)
 
 
-def _write_once(directory: int, path: Path, data: bytes, before: os.stat_result | None) -> os.stat_result:
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Descriptors of two directories: ``target`` is where the file belongs, ``staging`` where it waits for that."""
+
+    target: int
+    staging: int
+
+
+def _opened(opened: contextlib.ExitStack, path: Path) -> int:
+    descriptor = open_resolved(path, os.O_RDONLY | os.O_DIRECTORY)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+def _places(opened: contextlib.ExitStack, target: int, staging: Path | None) -> _Places:
+    """A staging directory that cannot serve, being on another file system, is the target itself."""
+    if staging is not None:
+        with contextlib.suppress(OSError):
+            waiting = _opened(opened, staging)
+            if os.fstat(waiting).st_dev == os.fstat(target).st_dev:
+                return _Places(target, waiting)
+    return _Places(target, target)
+
+
+def _write_once(places: _Places, path: Path, data: bytes, before: os.stat_result | None) -> os.stat_result:
     temporary = temporary_name(path)
-    descriptor, named = _open_temporary(directory, temporary, 0o666 if before is None else 0o600)
+    if before is None:
+        # A new file takes its group and its access list from the directory it is made in.
+        places = _Places(places.target, places.target)
+    descriptor, named = _open_temporary(places, temporary, 0o666 if before is None else 0o600)
     try:
         _fill(descriptor, path, data, before)
         if before is None:
-            _publish_new(directory, descriptor, temporary, path, named=named)
+            _publish_new(places.target, descriptor, temporary, path, named=named)
         else:
-            _replace(directory, descriptor, temporary, path, before, named=named)
+            _replace(places, descriptor, temporary, path, before, named=named)
         return os.fstat(descriptor)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
+        for directory in {places.target, places.staging}:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
         raise
     finally:
         os.close(descriptor)
@@ -69,13 +113,15 @@ def temporary_name(path: Path) -> str:
     return f".{name}.penguin-tmp"
 
 
-def remove_leftover(path: Path) -> None:
-    """Remove what a killed write to ``path`` may have left beside it."""
-    with contextlib.suppress(OSError):
-        path.with_name(temporary_name(path)).unlink()
+def remove_leftover(path: Path, staging: Path | None = None) -> None:
+    """Remove what a killed write to ``path`` may have left beside it, or in the staging directory."""
+    for directory in (path.parent, staging):
+        if directory is not None:
+            with contextlib.suppress(OSError):
+                (directory / temporary_name(path)).unlink()
 
 
-def _open_temporary(directory: int, name: str, mode: int) -> tuple[int, bool]:
+def _open_temporary(places: _Places, name: str, mode: int) -> tuple[int, bool]:
     """A file for the new content and whether it has a name.
 
     A file without a name vanishes with a killed process, so only the two system calls from link to rename can leave
@@ -85,14 +131,14 @@ def _open_temporary(directory: int, name: str, mode: int) -> tuple[int, bool]:
     unnamed = getattr(os, "O_TMPFILE", 0)
     if unnamed and os.access("/proc/self/fd", os.X_OK):  # without /proc it could not be given a name later
         try:
-            return os.open(".", flags | unnamed, mode, dir_fd=directory), False
+            return os.open(".", flags | unnamed, mode, dir_fd=places.target), False
         except OSError as error:
             # Some file systems (NFS, FUSE) cannot; each says so in its own way.
             if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}:
                 raise
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory)
-    return os.open(name, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=directory), True
+        os.unlink(name, dir_fd=places.staging)
+    return os.open(name, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=places.staging), True
 
 
 def _fill(descriptor: int, path: Path, data: bytes, before: os.stat_result | None) -> None:
@@ -135,17 +181,36 @@ def _publish_new(directory: int, descriptor: int, temporary: str, path: Path, *,
 
 
 def _replace(
-    directory: int, descriptor: int, temporary: str, path: Path, before: os.stat_result, *, named: bool
+    places: _Places, descriptor: int, temporary: str, path: Path, before: os.stat_result, *, named: bool
 ) -> None:
-    if not named:
-        try:
-            _link(descriptor, directory, temporary)
-        except FileExistsError:
-            os.unlink(temporary, dir_fd=directory)
-            _link(descriptor, directory, temporary)
-    if not _unchanged(directory, path, before):
+    staging = places.staging if named else _named_in(places, descriptor, temporary)
+    if not _unchanged(places.target, path, before):
         raise FileChanged(path)
-    os.rename(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+    os.rename(temporary, path.name, src_dir_fd=staging, dst_dir_fd=places.target)
+    if staging != places.target:
+        with contextlib.suppress(OSError):  # of a killed write that could not wait elsewhere
+            os.unlink(temporary, dir_fd=places.target)
+
+
+def _named_in(places: _Places, descriptor: int, name: str) -> int:
+    """Give the content a name to be renamed from; returns the directory that took it."""
+    try:
+        _link_anew(descriptor, places.staging, name)
+    except OSError as error:
+        # The same file system mounted twice, as in a container: no link leads from one mount to the other.
+        if error.errno != errno.EXDEV or places.staging == places.target:
+            raise
+        _link_anew(descriptor, places.target, name)
+        return places.target
+    return places.staging
+
+
+def _link_anew(descriptor: int, directory: int, name: str) -> None:
+    try:
+        _link(descriptor, directory, name)
+    except FileExistsError:
+        os.unlink(name, dir_fd=directory)
+        _link(descriptor, directory, name)
 
 
 def _link(descriptor: int, directory: int, name: str) -> None:

@@ -49,7 +49,7 @@ def write_and_remember(seen: SeenFiles, place: FilePlace, data: bytes, old: OldC
         if old is None:
             make_directories(place.real.parent)
         seen.announce_write(place.real)
-        status = write_atomically(place.real, data, old.status if old is not None else None)
+        status = write_atomically(place.real, data, old.status if old is not None else None, seen.staging_dir)
     state = state_of(place.real, status, data if len(data) <= HASH_LIMIT else None)
     seen.note_written(state if known else FileState(str(place.real), -1))
 

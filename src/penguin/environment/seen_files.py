@@ -57,6 +57,8 @@ class SeenFiles:
 
     def __init__(self, ledger: Path | None) -> None:
         self._ledger = ledger
+        self.staging_dir = None if ledger is None else Path(os.path.realpath(ledger.parent))
+        """Where a new content may wait for its place; it exists once a write was announced."""
         self._last: dict[str, FileState] = {}
         self._written: dict[str, None] = {}
         self._torn = False
@@ -94,7 +96,7 @@ class SeenFiles:
                 announced.discard(state.path)
                 self._remember(state)
         for path in announced:
-            remove_leftover(Path(path))
+            remove_leftover(Path(path), self.staging_dir)
 
     def _remember(self, state: FileState) -> None:
         self._last[state.path] = state
