@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import shutil
 import subprocess
@@ -19,9 +20,11 @@ import anyio
 import msgspec
 import pytest
 
+from penguin.environment import text_file
 from penguin.environment.atomic_write import temporary_name
 from penguin.environment.environment import Environment, EnvironmentConfig
 from penguin.environment.file_paths import Within
+from penguin.environment.text_file import TextFile, TextForm
 from penguin.environment.tools.builtin import BUILTIN_TOOL_DEFINITIONS, builtin_definition
 from penguin.protocol.builders import tool_call
 from penguin.protocol.errors import ConfigError
@@ -115,6 +118,80 @@ async def test_D24_the_bom_stays(desk: Any, workspace: Path) -> None:
     assert path.read_bytes() == b"\xef\xbb\xbfnew\n"
     answer = await desk.call("read_file", file_path="bom.txt", limit=1)
     assert answer.output == "     1\tnew"
+
+
+def write_large(path: Path, start: bytes, line: bytes, end: bytes = b"") -> None:
+    """A file a little larger than what is held in memory."""
+    with path.open("wb") as file:
+        file.write(start)
+        for _ in range(17):
+            file.write(line * (1024 * 1024 // len(line)))
+        file.write(end)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+async def test_D24_the_bom_and_the_line_ends_of_a_large_file_stay(desk: Any, workspace: Path, line_end: str) -> None:
+    end = line_end.encode()
+    path = workspace / "large.txt"
+    write_large(path, b"\xef\xbb\xbffirst" + end, "中文 words".encode() + end)
+    tracemalloc.start()
+    try:
+        read = await desk.call("read_file", file_path="large.txt", limit=1)
+        answer = await desk.call("write_file", file_path="large.txt", content="one\ntwo\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read.output.startswith("     1\tfirst")
+    assert path.read_bytes() == b"\xef\xbb\xbfone" + end + b"two" + end
+    name = {"\n": "BOM", "\r\n": "BOM, CRLF line ends", "\r": "BOM, CR line ends"}[line_end]
+    assert f"; kept {name})" in answer.output
+    assert peak < 16_000_000
+
+
+@pytest.mark.anyio
+async def test_N14_a_large_file_of_unknown_encoding_takes_ascii_only(desk: Any, workspace: Path) -> None:
+    path = workspace / "large.txt"
+    write_large(path, b"", b"plain words\n", b"caf\xe9")
+    await desk.call("read_file", file_path="large.txt", limit=1)
+    answer = await desk.call("write_file", file_path="large.txt", content="né")
+    assert "large.txt is not UTF-8" in answer.output
+    await desk.call("write_file", file_path="large.txt", content="ascii")
+    assert path.read_bytes() == b"ascii"
+
+
+@pytest.mark.anyio
+async def test_N14_large_utf16_is_refused_with_advice(desk: Any, workspace: Path) -> None:
+    write_large(workspace / "wide.txt", b"\xff\xfe", "words\n".encode("utf-16-le"))
+    answer = await desk.call("read_file", file_path="wide.txt")
+    assert answer.stop_reason == "failed"
+    assert "is UTF-16 text and larger than 16 MiB. Look into it with iconv" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (b"", TextForm()),
+        (b"a\r\nb\r\n", TextForm(line_end="\r\n")),
+        (b"a\rb", TextForm(line_end="\r")),
+        (b"\xef\xbb\xbf", TextForm(bom=b"\xef\xbb\xbf")),
+        (b"\xef\xbb\xbfab\r\ncd\r\n", TextForm(bom=b"\xef\xbb\xbf", line_end="\r\n")),
+        (b"caf\xe9\r\n", TextForm(line_end="\r\n", is_valid=False)),
+        ("é".encode()[:1], TextForm(is_valid=False)),
+        (b"\xff\xfe" + "é\r\n".encode("utf-16-le"), TextForm(encoding="utf-16-le", bom=b"\xff\xfe", line_end="\r\n")),
+    ],
+)
+def test_N14_the_form_of_a_file_is_the_same_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, form: TextForm
+) -> None:
+    monkeypatch.setattr(text_file, "_CHUNK", 4)
+    (tmp_path / "f").write_bytes(data)
+    with io.FileIO(tmp_path / "f") as file:
+        assert TextForm.of(file) == form
+    whole = TextFile.decode(data)
+    assert (whole.encoding, whole.bom, whole.line_end, whole.is_valid) == (
+        form.encoding, form.bom, form.line_end, form.is_valid
+    )  # fmt: skip
 
 
 @pytest.mark.anyio

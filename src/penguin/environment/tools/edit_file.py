@@ -86,6 +86,7 @@ class _Change:
         spans = [match.span() for match in re.finditer(self._pattern(content), content.text)]
         if not spans:
             raise ToolError(f"old_string is not in {shown}. {explain_mismatch(content.text, self.old)}")
+        content.refuse_halves(shown, spans)
         if len(spans) > 1 and not self.replace_all:
             numbers = ", ".join(str(content.text.count("\n", 0, start) + 1) for start, _ in spans[:_MOST_PLACES])
             more = ", …" if len(spans) > _MOST_PLACES else ""
@@ -98,9 +99,9 @@ class _Change:
     def _pattern(self, content: TextFile) -> str:
         # The model sees LF only. A text that brings its own CR is taken at its word.
         pattern = re.escape(self.old)
-        if "\r" in self.old or "\r\n" not in content.text:
+        if "\r" in self.old or "\r" not in content.text:
             return pattern
-        return pattern.replace("\\\n", "\r?\n")
+        return pattern.replace("\\\n", "\r" if content.line_end == "\r" else "\r?\n")
 
     def apply(self, content: TextFile, spans: list[tuple[int, int]]) -> str:
         pieces: list[str] = []

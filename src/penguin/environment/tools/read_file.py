@@ -15,11 +15,10 @@ from penguin.environment.file_paths import FilePlace, find_place, not_found, sta
 from penguin.environment.line_window import lines_of, skip_lines
 from penguin.environment.resolved_open import open_resolved
 from penguin.environment.seen_files import HASH_LIMIT, SeenFiles, state_of
-from penguin.environment.text_file import TextFile, binary_kind
+from penguin.environment.text_file import SNIFFED, TextFile, binary_kind, told_by_bom
 from penguin.environment.tool import ToolContext, ToolDefinitionConfig, ToolError, ToolResult, ToolSetup
 
 _INLINE = 256 * 1024
-_SNIFFED = 8192
 _DEFAULT_LIMIT = 2000
 _ROOM_FOR_NOTES = 1_000
 _UNBOUNDED = 1_000_000
@@ -76,8 +75,9 @@ class ReadFile:
     def _look(self, place: FilePlace, first: int, limit: int, stopped: Callable[[], bool]) -> _View:
         with place.told(), _opened(place) as file:
             status = os.fstat(file.fileno())
-            _refuse_binary(place, file.peek(_SNIFFED)[:_SNIFFED], status.st_size)
+            _refuse_binary(place, file.peek(SNIFFED)[:SNIFFED], status.st_size)
             if status.st_size > HASH_LIMIT:
+                _skip_bom(place, file)
                 view = self._window(file, first, limit, stopped)
                 self._seen.note_read(state_of(place.real, status, None))
             else:
@@ -131,12 +131,24 @@ def _refuse_binary(place: FilePlace, head: bytes, size: int) -> None:
         )
 
 
+def _skip_bom(place: FilePlace, file: io.BufferedReader) -> None:
+    """Begin behind the BOM of a file that is shown as it is, without being decoded as a whole."""
+    encoding, bom = told_by_bom(file.peek(SNIFFED))
+    if encoding != "utf-8":
+        raise ToolError(
+            f"{place.shown} is UTF-16 text and larger than {HASH_LIMIT // 1024**2} MiB. Look into it with iconv, or"
+            " split it."
+        )
+    file.read(len(bom))
+
+
 def _peculiarities(content: TextFile) -> list[str]:
     remarks = []
     if content.encoding != "utf-8":
         remarks.append("[UTF-16, kept by edit_file and write_file]")
     if not content.is_valid:
         remarks.append("[not valid UTF-8: other bytes are shown as \ufffd; edit_file keeps them]")
-    if content.ends_lines_with_crlf:
-        remarks.append("[CRLF line ends, kept by edit_file and write_file]")
+    if content.line_end != "\n":
+        name = "CRLF" if content.line_end == "\r\n" else "CR"
+        remarks.append(f"[{name} line ends, kept by edit_file and write_file]")
     return remarks

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import os
 from typing import Any
 
 import anyio.to_thread
 
 from penguin.environment.changing_files import OldContent, hard_links_note, look_at, refuse_masked, write_and_remember
 from penguin.environment.file_paths import FilePlace, find_place
+from penguin.environment.resolved_open import open_resolved
 from penguin.environment.seen_files import SeenFiles
 from penguin.environment.short_diff import short_diff
-from penguin.environment.text_file import TextFile, binary_kind
+from penguin.environment.text_file import SNIFFED, TextFile, TextForm, binary_kind
 from penguin.environment.tool import ToolContext, ToolDefinitionConfig, ToolError, ToolSetup
 
 _LARGEST_COMPARED = 400_000
@@ -41,7 +44,7 @@ class WriteFile:
             write_and_remember(self._seen, place, data, None, known=True)
             return f"Created {place.shown}{place.detour} ({_size(content, data)})"
         self._refuse_unknown(place, old)
-        before = _text_of(place, old)
+        before = _form_of(place, old)
         before.refuse_foreign(place.shown, content)
         text = before.with_own_line_ends(content.removeprefix("\ufeff") if before.bom else content)
         data = before.encode(text)
@@ -49,7 +52,7 @@ class WriteFile:
         told = (
             f"Overwrote {place.shown}{place.detour} ({_size(text, data)}{_kept(before, content)}){hard_links_note(old)}"
         )
-        return f"{told}\n{_diff(before.text, text)}"
+        return f"{told}\n{_diff(before, text)}"
 
     def _refuse_unknown(self, place: FilePlace, old: OldContent) -> None:
         last = self._seen.last(place.real)
@@ -63,13 +66,24 @@ class WriteFile:
             )
 
 
-def _text_of(place: FilePlace, old: OldContent) -> TextFile:
-    """The old text, for its encoding, line ends and the diff; of a huge file nothing is known or needed."""
+def _form_of(place: FilePlace, old: OldContent) -> TextForm:
+    """The form to keep, with the text for the diff unless it is huge."""
     if old.data is None:
-        return TextFile("")
-    if kind := binary_kind(old.data):
-        raise ToolError(f"{place.shown} is {kind}. Remove it first if it is to become a text file.")
+        return _form_of_huge(place)
+    _refuse_binary(place, old.data)
     return TextFile.decode(old.data)
+
+
+def _form_of_huge(place: FilePlace) -> TextForm:
+    with place.told(), io.FileIO(open_resolved(place.real, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        _refuse_binary(place, file.read(SNIFFED))
+        file.seek(0)
+        return TextForm.of(file)
+
+
+def _refuse_binary(place: FilePlace, head: bytes) -> None:
+    if kind := binary_kind(head):
+        raise ToolError(f"{place.shown} is {kind}. Remove it first if it is to become a text file.")
 
 
 def _size(text: str, data: bytes) -> str:
@@ -77,16 +91,14 @@ def _size(text: str, data: bytes) -> str:
     return f"{lines} line{'' if lines == 1 else 's'}, {len(data)} bytes"
 
 
-def _kept(before: TextFile, content: str) -> str:
-    kept = [before.encoding.upper()] if before.encoding != "utf-8" else []
-    kept += ["BOM"] if before.bom else []
-    kept += ["CRLF line ends"] if before.ends_lines_with_crlf and "\n" in content else []
+def _kept(before: TextForm, content: str) -> str:
+    kept = [each for each in before.peculiarities() if "\n" in content or not each.endswith("line ends")]
     return f"; kept {', '.join(kept)}" if kept else ""
 
 
-def _diff(before: str, after: str) -> str:
-    if before == after:
-        return "[the content is the same as before]"
-    if len(before) + len(after) > _LARGEST_COMPARED:
+def _diff(before: TextForm, after: str) -> str:
+    if not isinstance(before, TextFile) or len(before.text) + len(after) > _LARGEST_COMPARED:
         return "[too large for a diff]"
-    return short_diff(before, after)
+    if before.text == after:
+        return "[the content is the same as before]"
+    return short_diff(before.text, after)
