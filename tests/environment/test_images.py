@@ -278,6 +278,95 @@ def test_N17_D51_refused_before_any_connection(url: str, monkeypatch: pytest.Mon
         fetch(url)
 
 
+@pytest.mark.parametrize("url", ["data:image/png;base64,AAAA", "DATA:,x", "javascript:1", "//host/x", "C:\\x.png"])
+def test_N17_D51_only_http_is_fetched(url: str) -> None:
+    with pytest.raises(FetchError, match="only http"):
+        fetch(url)
+
+
+def name_server(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    """Let every name stand for these addresses, one list for each time it is asked; returns what is asked for."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        asked.append(host)
+        found = answers[min(len(asked), len(answers)) - 1]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return asked
+
+
+PUBLIC, PRIVATE = "93.184.216.34", "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [PUBLIC, PRIVATE],
+        [PRIVATE, PUBLIC],
+        [PUBLIC, "169.254.169.254"],
+        [PUBLIC, "::1"],
+        [PUBLIC, "::ffff:10.1.2.3"],
+        [PUBLIC, "fe80::1%eth0"],
+    ],
+)
+def test_D51_a_name_with_one_private_address_among_public_ones_is_refused(
+    monkeypatch: pytest.MonkeyPatch, answer: list[str]
+) -> None:
+    name_server(monkeypatch, answer)
+    connections: list[Any] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *args, **_: connections.append(args))
+    with pytest.raises(FetchError, match="not a public address; it was not contacted"):
+        fetch("http://mixed.example/x.png")
+    assert connections == []
+
+
+def test_D51_a_name_that_changes_its_mind_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = name_server(monkeypatch, [PUBLIC], [PRIVATE])
+    connections: list[Any] = []
+
+    def connect(address: Any, **_: Any) -> Any:
+        connections.append(address)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(FetchError, match="Connection refused"):
+        fetch("http://rebinding.example/x.png")
+    assert asked == ["rebinding.example"]
+    assert connections == [(PUBLIC, 80)]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "passes"),
+    [
+        (["wiki.local"], True),
+        (["WIKI.local."], True),
+        (["10.0.0.0/8"], True),
+        (["10.1.2.3"], True),
+        (["other.local", "10.1.0.0/16"], True),
+        (["local"], False),
+        (["10.2.0.0/16"], False),
+        (["fd00::/8"], False),
+        ([], False),
+    ],
+)
+def test_D51_own_hosts_and_networks_can_be_allowed(
+    monkeypatch: pytest.MonkeyPatch, allowed: list[str], *, passes: bool
+) -> None:
+    name_server(monkeypatch, [PUBLIC, PRIVATE])
+    if passes:
+        assert PRIVATE in map(str, addresses.resolve_public("wiki.local", 80, allowed))
+        return
+    with pytest.raises(addresses.RefusedAddress, match=r"allowed_hosts under \[fetch\] in \.project_config\.toml"):
+        addresses.resolve_public("wiki.local", 80, allowed)
+
+
+def test_D51_an_allowed_network_is_known_in_disguise(monkeypatch: pytest.MonkeyPatch) -> None:
+    name_server(monkeypatch, ["::ffff:10.1.2.3"])
+    assert addresses.resolve_public("wiki.local", 80, ["10.0.0.0/8"])
+
+
 # --- fetching, from a server on the loopback that the test allows --------------------------------------
 
 
@@ -371,9 +460,22 @@ async def test_N17_read_image_attaches_the_image(tmp_path: Path) -> None:
     assert output.output.startswith("image/png, 8x6")
 
 
+async def test_D51_read_image_fetches_from_allowed_hosts_only(
+    tmp_path: Path, server: tuple[str, dict[str, Answer]]
+) -> None:
+    base, answers = server
+    answers["/x.png"] = content(picture())
+    allowed = Environment(EnvironmentConfig(tmp_path, allowed_hosts=["127.0.0.0/8"]))
+    assert (await ask(allowed, "read_image", source=f"{base}/x.png")).images == [prepare_image(picture()).data_url]
+    refused = await ask(Environment(EnvironmentConfig(tmp_path)), "read_image", source=f"{base}/x.png")
+    assert "not a public address" in refused.output
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
+        ("data:image/png;base64,AAAA", "A data: address is not read; save the image to a file"),
+        ("DATA:,x", "A data: address is not read"),
         ("missing.png", "missing.png"),
         ("text.txt", "not an image"),
         (".", "director"),

@@ -103,6 +103,8 @@ network = false
 [budgets]
 turns = 5
 usd = 0.5
+[fetch]
+allowed_hosts = ["wiki.local", "localhost", "10.0.0.1", "192.168.0.0/16", "fd00::/8", "::1"]
 """,
     )
     read = config.read()
@@ -118,6 +120,7 @@ usd = 0.5
     assert not read.command_policy.rules[0].enabled
     assert (read.approvals.mode, read.sandbox.mode, read.sandbox.network) == ("read-only", "workspace-write", False)
     assert (read.budgets.turns, read.budgets.usd, read.budgets.seconds) == (5, 0.5, None)
+    assert read.fetch.allowed_hosts == ("wiki.local", "localhost", "10.0.0.1", "192.168.0.0/16", "fd00::/8", "::1")
     assert config.unknown_keys() == []
 
 
@@ -182,6 +185,23 @@ MODEL = '[[models]]\nprovider = "a"\nmodel_id = "b"\n'
             "[[command_policy.rules]]\nname = 'x'\npattern = '('\n",
             "3:1: command_policy.rules[0].pattern: found '(', expected a regular expression: missing )",
         ),
+        *(
+            (
+                f"[fetch]\nallowed_hosts = ['ok.local', '{host}']\n",
+                f"2:1: fetch.allowed_hosts[1]: found '{host}', expected the name of a host, an address, or a network",
+            )
+            for host in (
+                "http://wiki.local",
+                "wiki.local:80",
+                "*.local",
+                "",
+                "10.0.0.0/33",
+                "10.0.0.300",
+                "a b",
+                "a..b",
+            )
+        ),
+        ("[fetch]\nallowed_hosts = 'wiki'\n", "2:1: fetch.allowed_hosts: found 'wiki' (text), expected a list"),
     ],
 )
 def test_D56_a_wrong_value_is_named_with_line_field_found_and_allowed(

@@ -222,6 +222,7 @@ class Assembly:
                 vision=model.vision,
                 confinement=lent.sandbox,
                 checkpoints=self._checkpoints(parts),
+                allowed_hosts=self.project.fetch.allowed_hosts,
             )
         )
 

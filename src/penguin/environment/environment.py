@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,6 +82,8 @@ class EnvironmentConfig:
     ``custody_dir`` is where harness processes note that they run (N9). ``on_mcp_report`` hears of MCP servers that
     cannot be reached, and of those that came late; :meth:`Environment.take_mcp_reports` gives the same.
     ``checkpoints`` says where the state before each task is kept for undo; without it, or a session id, none is.
+    ``allowed_hosts`` are names, addresses and networks (``10.0.0.0/8``) that tools may fetch from though they are
+    not public (N17).
     """
 
     workspace_dir: Path
@@ -97,6 +99,7 @@ class EnvironmentConfig:
     custody_dir: Path | None = None
     on_mcp_report: Callable[[McpReport], None] | None = None
     checkpoints: CheckpointConfig | None = None
+    allowed_hosts: Collection[str] = ()
 
 
 class Environment:
@@ -123,6 +126,7 @@ class Environment:
             config.services,
             config.vault,
             config.confinement,
+            allowed_hosts=config.allowed_hosts,
         )
         self._repeats = Repeats(config.repeat_limits)
         self._checkpoint_config = config.checkpoints if config.session_id else None

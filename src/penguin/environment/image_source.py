@@ -31,7 +31,7 @@ async def _fetched(url: str, setup: ToolSetup) -> bytes:
     if isinstance(confinement, NetworkConfinement) and (refusal := confinement.network_refusal()):
         raise ToolError(f"{url} was not fetched: {refusal}.")
     try:
-        return await anyio.to_thread.run_sync(fetch, url, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(fetch, url, None, setup.allowed_hosts, abandon_on_cancel=True)
     except FetchError as error:
         raise ToolError(f"{url} was not fetched: {error}.") from None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -171,7 +171,8 @@ class NetworkConfinement(Protocol):
 class ToolSetup:
     """What a built-in tool is made from; one per environment, shared by all its tools.
 
-    ``vault`` maps names to secret values: they go into subprocesses only.
+    ``vault`` maps names to secret values: they go into subprocesses only. ``allowed_hosts`` are names, addresses
+    and networks that may be fetched from though they are not public.
     """
 
     workspace_dir: Path
@@ -181,6 +182,7 @@ class ToolSetup:
     vault: Mapping[str, str] = field(default_factory=dict)
     confinement: Confinement | None = None
     shared: dict[str, Any] = field(default_factory=dict)
+    allowed_hosts: Collection[str] = ()
 
     def once(self, name: str, make: Callable[[ToolSetup], Any]) -> Any:
         """The part called ``name`` that several tools share, made by the first that asks.

@@ -10,6 +10,7 @@ Example::
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -38,6 +39,9 @@ ClientType: TypeAlias = Literal[
     "openai-chat", "openai", "openai-responses", "anthropic-messages", "ant-messages", "gemini"
 ]
 """The protocol a model speaks; ``openai`` and ``ant-messages`` are the original product's names."""
+
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?!.*\.[0-9]+\.?\Z){_LABEL}(\.{_LABEL})*\.?")  # a last part of digits is a mistyped address
 
 ApprovalMode: TypeAlias = Literal["allow-all", "deny-all", "read-only", "always-ask"]
 """``read-only`` allows tools that only look and asks for the rest."""
@@ -141,6 +145,21 @@ class Sandbox(Struct, frozen=True):
     writable: tuple[str, ...] | None = None
 
 
+class Fetch(Struct, frozen=True):
+    """What tools may fetch (``read_image`` of an address).
+
+    Public addresses always; ``allowed_hosts`` are the user's own hosts that may be fetched from too: names
+    (``wiki.local``), addresses and networks (``10.0.0.0/8``).
+
+    Example::
+
+        [fetch]
+        allowed_hosts = ["wiki.local", "192.168.0.0/16"]
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+
+
 class Budgets(Struct, frozen=True):
     """Limits of one task; ``None`` is unlimited. ``seconds`` is wall time, ``usd`` US dollars."""
 
@@ -161,6 +180,7 @@ class ProjectConfig(Struct, frozen=True):
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
     budgets: Budgets = Budgets()
+    fetch: Fetch = Fetch()
 
     def model(self, ref: ModelRef) -> ModelEntry | None:
         """The entry of that pair, if there is one."""
@@ -318,6 +338,7 @@ def _checked_config(tables: dict[str, Any], source: Source) -> ProjectConfig:
     _refuse_doubled_models(config, source)
     _refuse_broken_patterns(config, source)
     _refuse_broken_addresses(config, source)
+    _refuse_broken_hosts(config, source)
     return config
 
 
@@ -344,6 +365,22 @@ def _refuse_broken_addresses(config: ProjectConfig, source: Source) -> None:
             field: FieldPath = ("models", index, "base_url")
             shown = entry.base_url.rpartition("@")[2]
             raise source.error(field, f"found {shown!r}, expected an address that begins with http:// or https://")
+
+
+def _refuse_broken_hosts(config: ProjectConfig, source: Source) -> None:
+    for index, host in enumerate(config.fetch.allowed_hosts):
+        if not _HOST.fullmatch(host) and not _is_network(host):
+            field: FieldPath = ("fetch", "allowed_hosts", index)
+            expected = "the name of a host, an address, or a network such as 10.0.0.0/8 (no scheme, no port)"
+            raise source.error(field, f"found {host!r}, expected {expected}")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_address(url: str) -> bool:
