@@ -39,6 +39,7 @@ class Desk:
 
     def answer(self) -> ToolCallOutput:
         assert_well_framed(self.messages)
+        assert all(message.line for message in self.messages)
         complete = self.messages[-1].payload
         assert isinstance(complete, ToolCallOutput)
         assert complete.output.strip()

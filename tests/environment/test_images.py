@@ -448,6 +448,7 @@ async def ask(environment: Environment, name: str, **args: str) -> ToolCallOutpu
     await environment.execute_tool(ToolExecutionRequest(call), said.append)
     await environment.aclose()
     assert_well_framed(said)
+    assert all(message.line for message in said)  # every one can be written to the trace
     complete = said[-1].payload
     assert isinstance(complete, ToolCallOutput)
     return complete

@@ -44,7 +44,10 @@ class UnusableImage(Exception):
 
 
 class FittedUrl(str):
-    """A ``data:`` URL whose image went through :func:`prepare_image`; it need not go through it again."""
+    """A ``data:`` URL whose image went through :func:`prepare_image`; it need not go through it again.
+
+    Only inside the environment: a message takes plain text (``str(url)``), the encoder knows nothing else.
+    """
 
     __slots__ = ()
 
@@ -133,7 +136,7 @@ def prepare_urls(urls: Sequence[str]) -> tuple[list[str], list[str]]:
         except UnusableImage as error:
             remarks.append(f"[an image was left out: {error}]")
             continue
-        fitted.append(image.data_url)
+        fitted.append(str(image.data_url))
         if image.is_scaled:
             remarks.append(f"[{image.note}]")
     return fitted, remarks
