@@ -33,6 +33,7 @@ _QUALITIES: Final = (85, 70, 50)
 # Markers of JPEG (T.81, table B.1).
 _FILLER: Final = 0xFF
 _START_OF_SCAN: Final = 0xDA
+_FRAME_HEADER: Final = 10  # bytes up to the number of components
 _SEQUENTIAL: Final = frozenset({0xC0, 0xC1})
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the others are tables
 
@@ -159,13 +160,13 @@ def _decodes_in_rows(jpeg: bytes) -> bool:
     result is to be.
     """
     position, components = 2, 0
-    while jpeg[position : position + 1] == b"\xff":
+    while position + _FRAME_HEADER < len(jpeg) and jpeg[position] == _FILLER:
         marker = jpeg[position + 1]
         if marker == _FILLER:
             position += 1
             continue
         if marker in _FRAMES:
-            components = jpeg[position + 9]
+            components = jpeg[position + _FRAME_HEADER - 1]
             if marker not in _SEQUENTIAL:
                 return False
         if marker == _START_OF_SCAN:
