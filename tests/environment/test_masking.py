@@ -72,6 +72,94 @@ def test_S6_nothing_is_held_back_without_a_reason() -> None:
     assert masker.feed("et is fine") == "s3cret is fine"
 
 
+LONG = "".join(chr(33 + place * 7 % 94) for place in range(91))
+WRAPPED = Secrets({"LONG": LONG, "TOKEN": SECRET, "LONGER": f"{SECRET}-and-more"})
+
+
+@pytest.mark.parametrize("width", [1, 10, 60, 64, 76, 1000])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", ["", "x", "user:"])
+def test_S6_encoded_forms_are_found_across_line_breaks(width: int, line_end: str, before: str) -> None:
+    forms = [base64.b64encode((before + LONG + "\n").encode()).decode(), urllib.parse.quote(f"{before}{LONG}", safe="")]
+    for form in forms:
+        wrapped = line_end.join(form[start : start + width] for start in range(0, len(form), width))
+        masked = WRAPPED.masked(f"begin{line_end}{wrapped}{line_end}end")
+        assert masked.startswith(f"begin{line_end}")
+        assert masked.endswith(f"{line_end}end")
+        assert "[vault:LONG]" in masked
+        rest = _joined(masked.removeprefix("begin").removesuffix("end").replace("[vault:LONG]", ""))
+        assert len(rest) <= 12  # the neighbours, and the characters they share with the value
+
+
+def _joined(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")
+
+
+def test_S6_a_value_of_several_lines_comes_with_any_line_ends() -> None:
+    secrets = Secrets({"KEY": "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"})
+    text = "<-----BEGIN KEY-----\nabc\n-----END KEY-----\n>"
+    for line_end in ("\n", "\r\n"):
+        assert secrets.masked(text.replace("\n", line_end)).startswith("<[vault:KEY]")
+
+
+def test_S6_innocents_below_each_other_are_left_alone() -> None:
+    digits = Secrets({"PIN": "12345678"})
+    column = "".join(f"{number}\n" for number in range(1, 9))
+    assert digits.masked(column) == column
+    assert digits.masked("MTIz\nMTIz\nNDU2\n") == "MTIz\nMTIz\nNDU2\n"
+
+
+@given(
+    words=st.lists(
+        st.sampled_from(
+            [
+                SECRET,
+                f"{SECRET}-and-more",
+                SECRET[:9],
+                SECRET[9:],
+                base64.encodebytes(LONG.encode()).decode(),
+                base64.encodebytes(LONG.encode()).decode().replace("\n", "\r\n"),
+                base64.encodebytes(f"x{LONG}y".encode()).decode()[:90],
+                "\n",
+                "\r\n",
+                "plain ",
+            ]
+        ),
+        max_size=8,
+    ),
+    seed=st.integers(0, 2**32),
+)
+def test_S6_text_in_pieces_is_masked_like_the_whole(words: list[str], seed: int) -> None:
+    text = "".join(words)
+    pick = random.Random(seed)  # noqa: S311 - where to split is no secret
+    masker = Masker(WRAPPED)
+    shown, position = "", 0
+    while position < len(text):
+        size = pick.randint(1, 60)
+        shown += masker.feed(text[position : position + size])
+        position += size
+    assert shown + masker.flush() == WRAPPED.masked(text)
+
+
+@given(cut=st.integers(1, len(SECRET) - 1))
+def test_S6_a_pause_in_the_middle_of_a_value_tells_less_than_four_characters_of_it(cut: int) -> None:
+    masker = Masker(SECRETS)
+    first = masker.feed(f"<{SECRET[:cut]}") + masker.rest()
+    second = masker.feed(f"{SECRET[cut:]}>") + masker.rest() + masker.flush()
+    assert first == f"<{SECRET[:cut] if cut < 4 else ''}"
+    assert second == "[vault:TOKEN]>"
+
+
+def test_S6_a_pause_does_not_swallow_what_only_looks_like_a_beginning() -> None:
+    masker = Masker(SECRETS)
+    assert masker.feed("these are 3 items") == "these are 3 item"
+    assert masker.rest() == "s"
+    assert masker.rest() == ""
+    assert masker.feed(" and ") == " and "
+    assert masker.feed("s3cr") + masker.rest() == ""
+    assert masker.flush() == "s3cr"
+
+
 def test_S6_short_values_are_not_masked_and_an_empty_vault_costs_nothing() -> None:
     assert SECRETS.masked("abc") == "abc"
     assert not Secrets({})
