@@ -1,12 +1,18 @@
 """The vault's values never come out (S6)."""
 
+# ruff: noqa: ASYNC110 - a test may look again until a process has got there
+
 from __future__ import annotations
 
 import base64
+import os
 import random
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,6 +20,9 @@ from hypothesis import strategies as st
 
 from penguin.environment.environment import Environment, EnvironmentConfig
 from penguin.environment.masking import Masker, Secrets
+from penguin.environment.processes import NOTICE_LENGTH, CommandSessions
+from penguin.environment.shell_environment import ShellEnvironment
+from penguin.environment.tool import Services
 from penguin.protocol.builders import tool_call
 from penguin.protocol.interfaces import ToolExecutionRequest
 from penguin.protocol.messages import Message, PartialToolCallOutput, ToolCallOutput
@@ -191,3 +200,45 @@ async def test_S6_commands_have_the_values_and_nobody_sees_them(tmp_path: Path) 
     for text in (complete.output, everything, archived):
         assert SECRET not in text
         assert SECRET[:12] not in text
+
+
+SPLIT = "secretvalue-0123456789abcdef"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tty", [False, True])
+async def test_S6_a_value_split_by_a_yield_is_shown_by_no_call(
+    make_desk: Callable[..., Any], tmp_path: Path, tty: bool
+) -> None:
+    environment = ShellEnvironment(login_shell=False, vault={"TOKEN": SPLIT})
+    sessions = CommandSessions(environment=environment, grace=0.3)
+    desk = make_desk(vault={"TOKEN": SPLIT}, services=Services(command_sessions=sessions))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    cmd = f"printf 'it is %s' ${{TOKEN:0:9}}; cat {gate}; printf '%s, %s\\n' ${{TOKEN:9}} ${{TOKEN:0:5}}"
+    first = await desk.call("exec_command", cmd=cmd, description="d", tty=tty, yield_time_ms=300)
+    said = [first.output]
+    assert sessions.states()[0].undelivered == ""
+    async with await anyio.open_file(gate, "w") as opened:
+        await opened.write("")
+    with anyio.fail_after(20):
+        while "has ended" not in said[-1]:
+            said.append((await desk.call("input_command", process_id="p1", yield_time_ms=200)).output)
+    await sessions.aclose()
+    assert said[0].startswith("it is \n[still running")
+    assert "".join(said[1:]).startswith("[vault:TOKEN], secre\n")
+
+
+@pytest.mark.anyio
+async def test_S6_E17_the_notice_of_an_end_is_cut_after_it_is_masked(tmp_path: Path) -> None:
+    environment = ShellEnvironment(login_shell=False, vault={"TOKEN": SPLIT})
+    sessions = CommandSessions(environment=environment, grace=0.3)
+    command = await sessions.start(f"echo $TOKEN; printf '%0{NOTICE_LENGTH - 10}d' 0", tmp_path)
+    await sessions.keep(command)
+    with anyio.fail_after(20):
+        while sessions.states()[0].returncode is None:
+            await anyio.sleep(0.01)
+    (state,) = sessions.states()
+    await sessions.aclose()
+    assert len(state.undelivered) == NOTICE_LENGTH
+    assert state.undelivered.startswith("lt:TOKEN]\n0")

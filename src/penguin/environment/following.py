@@ -58,14 +58,14 @@ class _Following:
         self._command.notice_exit()
         while (stop := self._reason_to_stop()) is None:
             await self._until_silence()
-            self._write(self._command.text.flush())
+            self._write(self._command.text.pause())
             if anyio.current_time() >= self._look_at and await self._waits_for_input() and not self._hears_more():
                 stop = "waiting"
                 break
         if stop == "over":
             await self._drain()
         command = self._command
-        self._write(command.text.flush() if command.output_open else command.text.close())
+        self._write(command.text.pause() if command.output_open else command.text.close())
         return stop
 
     def _reason_to_stop(self) -> Stop | None:

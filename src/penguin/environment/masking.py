@@ -45,7 +45,8 @@ class Secrets:
         for name, value in vault.items():
             for disguise in _disguises(value) if len(value) >= SHORTEST else ():
                 self._names.setdefault(disguise, name)
-        self._longest = max((len(disguise.text) for disguise in self._names), default=0)
+        self.longest = max((len(disguise.text) for disguise in self._names), default=0)
+        """Characters of the longest form, without line breaks."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -73,7 +74,7 @@ class Secrets:
 
     def beginnings(self, text: str) -> list[int]:
         """Where in ``text``, in ascending order, a value may begin that goes on after its end."""
-        window = text[-3 * self._longest :]  # a line break of two characters after each of its own
+        window = text[-3 * self.longest :]  # a line break of two characters after each of its own
         joined, offset = _joined(window), len(text) - len(window)
         places = _places(window, joined)
         starts = set()
@@ -101,18 +102,24 @@ class Masker:
         self._secrets = secrets
         self._held = ""
         self._shown = 0  # characters of what is held that were handed out all the same
+        self._skipped = 0  # characters still to be left out
 
     def feed(self, text: str) -> str:
         """What can be shown now."""
         self._held += text
         return self._advance(self._secrets.beginnings(self._held))
 
+    @property
+    def resting(self) -> bool:
+        """Whether :meth:`rest` would return something."""
+        return self._shown < len(self._held) and len(_joined(self._held)) < TELLING
+
     def rest(self) -> str:
         """What is held back and tells nothing, for a pause in the text; the rest of its value would be masked still.
 
         Without it an output that pauses after ``port 3000`` might be read as ``port 300``.
         """
-        if len(_joined(self._held)) >= TELLING:
+        if not self.resting:
             return ""
         rest = self._held[self._shown :]
         self._shown = len(self._held)
@@ -121,6 +128,10 @@ class Masker:
     def flush(self) -> str:
         """What was held back, at the end."""
         return self._advance([])
+
+    def gap(self) -> None:
+        """Text is missing here. What may be half of a value before or after it is never shown."""
+        self._held, self._shown, self._skipped = "", 0, self._secrets.longest
 
     def _advance(self, beginnings: list[int]) -> str:
         """Hand out the text up to the first of ``beginnings`` that is in no finished value."""
@@ -133,7 +144,10 @@ class Masker:
         hold = next((place for place in beginnings if place >= done), len(text))
         pieces.append(text[max(done, self._shown) : hold])
         self._held, self._shown = text[hold:], max(0, self._shown - hold)
-        return "".join(pieces)
+        shown = "".join(pieces)
+        skipped = min(self._skipped, len(shown))
+        self._skipped -= skipped
+        return shown[skipped:]
 
 
 def _joined(text: str) -> str:

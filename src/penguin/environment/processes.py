@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from penguin.environment import background_reader, custody, custody_guard, lasting_mark
 from penguin.environment.exit_words import exit_words
+from penguin.environment.masking import Secrets
 from penguin.environment.running_command import Launch, RunningCommand
 from penguin.environment.shell_environment import ShellEnvironment, command_shell
 from penguin.environment.tool import ToolError
@@ -81,6 +82,7 @@ class CommandSessions:
     ) -> None:
         self._sandbox = sandbox
         self.environment = environment or ShellEnvironment()
+        self._secrets = Secrets(self.environment.vault)
         self._custody_dir = custody_dir
         self._grace = grace
         self._on_exit = on_exit
@@ -136,7 +138,7 @@ class CommandSessions:
         arguments = self._confined(lasting_mark.running([shell, "-c", cmd], scope, shell), directory)
         launch = Launch(cmd, arguments, os.fspath(directory), variables, scope, description, tty, writable)
         try:
-            command = RunningCommand(launch)
+            command = RunningCommand(launch, self._secrets)
         except (OSError, ValueError) as error:
             raise ToolError(f"The command could not be started: {error}") from None
         self._custody.note(command.pid)

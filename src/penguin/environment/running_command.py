@@ -19,9 +19,10 @@ from msgspec import Struct
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.backlog import Backlog
+from penguin.environment.command_text import CommandText
 from penguin.environment.exit_words import NOT_RUN
+from penguin.environment.masking import Secrets
 from penguin.environment.sandbox.keeper import UNTOLD
-from penguin.environment.terminal_text import TerminalText
 
 CHUNK = 256 * 1024
 _HIGHEST_STATUS = 0xFFFF
@@ -50,19 +51,20 @@ class RunningCommand:
 
     Its output is read either by whoever follows it or by the background reader, never by both. The shell is
     reaped only by :meth:`close` when something of its session may be alive: until then nobody else gets its number.
+    ``secrets`` are masked in all text that it gives.
 
     Raises:
         OSError: The program could not be started.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, secrets: Secrets | None = None) -> None:
         self.launch = launch
         self.process_id: str | None = None
         self.asked_for_background = False
         self.lock = threading.Lock()
         self.last_used = time.monotonic()
         self.backlog = Backlog()
-        self.text = TerminalText()
+        self.text = CommandText(secrets)
         self.returncode: int | None = None
         self.adopted = False
         self.outlived = False
@@ -232,14 +234,16 @@ class RunningCommand:
         head, left_out, tail = self.backlog.take()
         write(self.text.feed(head))
         if left_out:
-            write(f"{self.text.flush()}\n[… {left_out:,} bytes of output were not kept …]\n")
+            write(f"{self.text.gap()}\n[… {left_out:,} bytes of output were not kept …]\n")
         write(self.text.feed(tail))
         return bool(head)
 
     def undelivered(self, limit: int) -> str:
         """The last ``limit`` characters a poll would return; they stay undelivered."""
         with self.lock:
-            return self.backlog.last_words(limit)
+            # Cut only when it is masked: the rest of a value that is cut in two would not be known for one.
+            words = self.backlog.last_words(limit + self.text.margin)
+        return self.text.preview(words, ended=self.over)[-limit:]
 
     def deliver_the_rest(self, write: Callable[[str], None]) -> None:
         """Pass on everything that is there at this moment, the unfinished line too. Synchronous."""

@@ -69,7 +69,7 @@ class ShellEnvironment:
     ) -> None:
         self._hidden = (*HIDDEN_PATTERNS, *hidden)
         self._allowed = tuple(allowed)
-        self._vault = dict(vault or {})
+        self.vault = dict(vault or {})
         self._base = self._visible(os.environ if base is None else base)
         self._captured = None if login_shell else dict(self._base)
         self.problem: str | None = None
@@ -98,7 +98,7 @@ class ShellEnvironment:
     def variables(self, mark: Mapping[str, str]) -> dict[str, str]:
         """The environment of one command; ``mark`` is its custody."""
         start = self._base if self._captured is None else self._captured
-        return {**start, **FIXED, **self._vault, **mark}
+        return {**start, **FIXED, **self.vault, **mark}
 
     def _visible(self, variables: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in variables.items() if self._is_visible(name)}

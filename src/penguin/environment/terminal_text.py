@@ -26,8 +26,6 @@ _BROKEN_OFF = re.compile(
 _LOOK_BACK = 4096 + 3
 # All but tab and the line ends; and ESC and BEL, but these begin and may end a string that is looked for later.
 _DROPPED_CONTROLS = "".join(chr(code) for code in (*range(32), 127) if chr(code) not in "\t\n\r\x1b\x07")
-PROMPT_LENGTH = 200
-"""Characters remembered of an unfinished line that was handed out."""
 _TOKEN = re.compile(r"\r|\n|[^\r\n]+")
 
 
@@ -53,7 +51,6 @@ class TerminalText:
         self._room = LINE_LIMIT
         self._left_out = 0
         self._returned = False  # the return that drops the frame, if no newline follows it
-        self.prompt = ""  # the end of what was handed out of the current line
         self._delivered = False  # part of the current line was handed out
         self._new_line_owed = False  # the frame replaces one that was handed out
 
@@ -72,7 +69,6 @@ class TerminalText:
         self._frame.clear()
         if shown:
             self._delivered, self._new_line_owed = True, False
-            self.prompt = (self.prompt + shown).rpartition("\n")[2][-PROMPT_LENGTH:]
         return shown
 
     def close(self) -> str:
@@ -147,7 +143,6 @@ class TerminalText:
         self._new_line_owed = self._delivered
 
     def _start_line(self) -> None:
-        self.prompt = ""
         self._delivered = False
         self._start_frame()
 
