@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.checkpoint_kit import git, killed_after, picture
+from tests.support.deadline import Deadline
 from tests.support.engine_kit import allow, text_of
 
 from penguin import create_agent
@@ -286,7 +287,9 @@ async def test_an_interrupted_task_can_be_undone(scene: Scene) -> None:
     script = ScriptedModel([runs("printf half > a; printf x > b; sleep 30"), "Done."])
     async with await scene.agent.create_session(model=script.factory(), workspace_dir=scene.workspace) as session:
         async with session.run("task 1", approve=allow) as stream:
+            deadline = Deadline()
             while not (scene.workspace / "b").exists():
+                deadline.check()
                 await anyio.lowlevel.checkpoint()
         assert stream.result.stop_reason == "aborted"
     report = await scene.agent.undo(session.id)

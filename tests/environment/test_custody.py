@@ -1,6 +1,6 @@
 """N9: what a harness started does not outlive it. Real processes, and real signals to a real harness process."""
 
-# ruff: noqa: ASYNC110, ASYNC220 - a test may start a process or look at a file while nothing else runs
+# ruff: noqa: ASYNC220 - a test may start a process or look at a file while nothing else runs
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.deadline import Deadline
 
 from penguin.environment import custody, custody_guard, lasting_mark
 from penguin.environment.custody_guard import VARIABLE, Process
@@ -82,7 +83,9 @@ class Harness:
 
     def sleeping(self, count: int) -> list[Process]:
         """The members, once so many are asleep: a shell is ready when it has forked them, which is earlier."""
+        deadline = Deadline()
         while [each.command for each in self.members()].count("sleep") != count:
+            deadline.check()
             time.sleep(0.005)
         return self.members()
 
@@ -250,7 +253,9 @@ async def test_N8_N9_D15_closing_ends_survivors_with_a_cleared_environment(
     sessions = CommandSessions(environment=ShellEnvironment(login_shell=False), grace=0.3)
     command = await sessions.start(cmd.format(long_sleep), tmp_path)
     assert await follow(command, lambda _text: None, 10) == "over"
+    deadline = Deadline()
     while not is_running(long_sleep):  # it is forked, but may not have become what it is
+        deadline.check()
         await anyio.sleep(0.005)
     survivors = await sessions.survivors_of(command)
     assert len({each.pid for each in survivors}) == len(survivors) >= 1
@@ -339,7 +344,9 @@ def test_N8_a_process_that_becomes_another_program_is_listed_once() -> None:
         assert child.stdin is not None
         child.stdin.write(b"\n")
         child.stdin.flush()
+        deadline = Deadline()
         while (now := custody.members(scope))[0].command != "sleep":
+            deadline.check()
             time.sleep(0.005)
         assert before.command == "sh"
         assert custody.still_alive([before]) == now

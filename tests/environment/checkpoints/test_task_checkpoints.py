@@ -12,6 +12,7 @@ import anyio
 import pytest
 from tests.environment.conftest import Desk
 from tests.support.checkpoint_kit import Keeper
+from tests.support.deadline import Deadline
 
 from penguin.environment.checkpoints.limits import CheckpointConfig, Limits
 from penguin.environment.checkpoints.records import SessionRecords, TaskRecord
@@ -189,7 +190,9 @@ async def test_the_event_loop_goes_on_meanwhile(keeper: Keeper, make: MakeDesk, 
     desk.environment.begin_task(START)
     async with anyio.create_task_group() as group:
         group.start_soon(partial(desk.call, "change", name="a", content="x"))
+        deadline = Deadline()
         while not gate.reached.is_set():
+            deadline.check()
             await anyio.lowlevel.checkpoint()
         assert not (keeper.workspace / "a").exists()
         gate.opened.set()
@@ -203,7 +206,9 @@ async def test_E10_an_interruption_does_not_wait_for_it_and_nothing_runs_or_is_n
     desk.environment.begin_task(START)
     async with anyio.create_task_group() as group:
         group.start_soon(partial(desk.call, "change", name="a", content="x"))
+        deadline = Deadline()
         while not gate.reached.is_set():
+            deadline.check()
             await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
     answer = desk.answer()

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from tests.support.deadline import Deadline
 
 from penguin.environment import following
 from penguin.environment.processes import CommandSessions
@@ -79,7 +80,9 @@ async def test_N6_output_is_streamed_as_it_comes(shell: Any, tmp_path: Path) -> 
     os.mkfifo(gate)
 
     async def open_the_gate() -> None:
+        deadline = Deadline()
         while "first\n" not in shell.deltas:
+            deadline.check()
             await anyio.lowlevel.checkpoint()
         await anyio.Path(gate).write_text("go\n")
 
@@ -244,7 +247,9 @@ async def test_N9_an_interruption_reaches_detached_grandchildren(shell: Any, is_
 
 
 async def _interrupt_when(scope: anyio.CancelScope, ready: Callable[[], bool]) -> None:
+    deadline = Deadline()
     while not ready():
+        deadline.check()
         await anyio.lowlevel.checkpoint()
     scope.cancel()
 
@@ -334,7 +339,9 @@ async def test_N11_an_unfinished_line_is_shown_after_a_silence(
     os.mkfifo(gate)
 
     async def answer_the_question() -> None:
+        deadline = Deadline()
         while "Proceed? " not in shell.deltas:
+            deadline.check()
             await anyio.lowlevel.checkpoint()
         await anyio.Path(gate).write_text("yes\n")
 

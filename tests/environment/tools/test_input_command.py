@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from tests.support.deadline import Deadline
 
 from penguin.environment import following, processes
 from penguin.environment.processes import CommandSessions, CommandState
@@ -55,7 +59,9 @@ class Shell:
     async def hear(self, wanted: str, chars: str = "", process_id: str = "p1") -> str:
         """Type, and poll until the last answer holds ``wanted``: on a busy machine output comes in pieces."""
         heard, answer = "", await self.type(chars, process_id)
+        deadline = Deadline()
         while wanted not in answer:
+            deadline.check(heard + answer)
             heard += answer.removesuffix(RUNNING).removesuffix(WAITING)
             answer = await self.type(process_id=process_id)
         return heard + answer
@@ -159,7 +165,9 @@ async def test_N7_an_interruption_ends_the_wait_but_not_the_command(sh: Shell, c
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(sh.type)
+            deadline = Deadline()
             while "ready\n" not in sh.desk.deltas:
+                deadline.check()
                 await anyio.lowlevel.checkpoint()
             scope.cancel()
     assert sh.desk.answer().stop_reason == "aborted"
@@ -212,7 +220,9 @@ async def test_N8_D15_a_silent_survivor_is_listed_and_killed(
     assert "process p1: " in output
     assert output.count("(pid ") == 1
     # The shell forks and exits; a moment later the other is no shell any more.
+    deadline = Deadline()
     while "still running: sleep (pid " not in (output := await sh.type(yield_time_ms=0)):
+        deadline.check()
         assert output.count("(pid ") == 1
     await sh.kill()
     assert not is_running(long_sleep)
@@ -221,7 +231,9 @@ async def test_N8_D15_a_silent_survivor_is_listed_and_killed(
 async def test_N7_output_nobody_asks_for_neither_blocks_nor_grows(sh: Shell) -> None:
     await sh.start("yes | head -c 50000000; echo the end")
     output = ""
+    deadline = Deadline()
     while "has ended" not in output:
+        deadline.check()
         output = await sh.type()
     assert output.startswith("y\ny\n")
     assert "bytes of output were not kept" in await _all_of(sh, "yes | head -c 50000000; echo the end", "p2")
@@ -229,7 +241,9 @@ async def test_N7_output_nobody_asks_for_neither_blocks_nor_grows(sh: Shell) -> 
 
 async def _all_of(sh: Shell, cmd: str, process_id: str) -> str:
     await sh.start(cmd)
+    deadline = Deadline()
     while any(each.returncode is None for each in _states(sh)):
+        deadline.check()
         await anyio.lowlevel.checkpoint()
     answer = await sh.desk.call("input_command", process_id=process_id)
     archive = str(answer.output).rpartition(" in ")[2].partition("]")[0]
@@ -269,7 +283,9 @@ async def test_E17_the_end_of_a_background_command_is_told_with_its_last_words(m
     )
     sh = Shell(desk)
     assert "its end will be reported" in await sh.start("seq 10000; exit 3")
+    deadline = Deadline()
     while not ended:
+        deadline.check()
         await anyio.lowlevel.checkpoint()
     (state,) = ended
     assert (state.process_id, state.cmd, state.words, state.asked_for_background) == (
@@ -345,6 +361,117 @@ async def test_N10_a_pipe_is_recognised_too(sh: Shell) -> None:
     await sh.start("printf 'name? '; read name; echo hello $name; sleep 1000.62")
     assert (await sh.hear("waiting")).endswith("[process p1 is waiting for input at 'name?']")
     assert await sh.hear("hello", "penguin\n") == f"hello penguin\n{RUNNING}"
+
+
+NODE_QUESTION = (
+    "const r = require('readline').createInterface({input: process.stdin, output: process.stdout});"
+    " r.question('name? ', a => { console.log('hello ' + a); process.exit() })"
+)
+IN_A_LOOP = """
+import asyncio, sys
+async def main():
+    typed = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, typed.set)
+    print("name? ", end="", flush=True)
+    await typed.wait()
+    print("hello", sys.stdin.readline())
+asyncio.run(main())
+"""
+IN_A_THREAD = """
+import threading
+reading = threading.Thread(target=lambda: print("hello", input("name? ")))
+reading.start()
+reading.join()
+"""
+needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm on this machine")
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
+
+
+@can_see_waiting
+@pytest.mark.parametrize("tty", [True, False])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(["node", "-e", NODE_QUESTION], marks=needs_node, id="node"),
+        pytest.param(["python3", "-c", IN_A_LOOP], id="asyncio"),
+        pytest.param(["python3", "-c", IN_A_THREAD], id="thread"),
+    ],
+)
+async def test_N10_who_waits_in_an_event_loop_or_a_thread_is_recognised(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch, program: list[str], tty: bool
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.2)
+    await sh.start(shlex.join(program), tty=tty)
+    assert (await sh.hear("waiting")).endswith("[process p1 is waiting for input at 'name?']")
+    assert "hello penguin" in await sh.hear("has ended", "penguin\n")
+
+
+@can_see_waiting
+@needs_node
+@pytest.mark.parametrize(("question", "recognised"), [("name? ", True), ("loading\\n", False)])
+async def test_N10_a_connection_beside_the_terminal_counts_unless_there_is_a_prompt(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch, question: str, recognised: bool
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = f"require('net').connect({server.getsockname()[1]}, '127.0.0.1')"
+        cmd = shlex.join(["node", "-e", f"process.stdin.resume(); {connect}; process.stdout.write('{question}')"])
+        answer = await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=5_000 if recognised else 1_500)
+    assert ("waiting for input" in answer) is recognised
+
+
+@can_see_waiting
+@needs_node
+@pytest.mark.parametrize("cmd", ["node -i", pytest.param("npm init --no-update-notifier", marks=needs_npm)])
+async def test_N10_interactive_programs_on_node_are_recognised(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch, cmd: str
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.5)
+    answer = await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=20_000)
+    assert "waiting for input" in answer
+
+
+BUSY_BESIDE_A_READER = """
+import sys, threading, time
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+print("begun", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while True: pass",
+        "while True: time.sleep(0.2)",
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); s.accept()",
+        "import subprocess; subprocess.run(['sleep', '1000.64'])",
+        (
+            "import selectors as m, socket; s = m.DefaultSelector(); a, b = socket.socketpair();"
+            " s.register(socket.create_server(('127.0.0.1', 0)), 1); s.select()"
+        ),
+    ],
+)
+async def test_N10_a_program_with_work_beside_its_reader_is_not_said_to_wait(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.05)
+    cmd = shlex.join(["python3", "-c", BUSY_BESIDE_A_READER + work])
+    answer = await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=700)
+    assert answer.startswith("begun\n[still running after 0.7 s")
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "work",
+    ["require('net').createServer().listen(0, '127.0.0.1')", "setInterval(() => {}, 200)", "for (;;) {}"],
+)
+async def test_N10_a_server_or_a_busy_program_on_node_is_not_said_to_wait(
+    sh: Shell, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    monkeypatch.setattr(following, "SILENCE", 0.05)
+    cmd = shlex.join(["node", "-e", f"process.stdin.resume(); console.log('begun'); {work}"])
+    answer = await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=1_000)
+    assert answer.startswith("begun\n[still running after 1 s")
 
 
 async def test_N10_who_computes_or_serves_is_not_said_to_wait(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
