@@ -45,7 +45,8 @@ def _commands(environment: Environment) -> Iterator[Running]:
         case CommandSessions() as commands:
             for state in commands.states():
                 if state.returncode is None:
-                    yield Running(f"process {state.process_id}", " ".join(state.cmd.split()))
+                    what = " ".join(state.cmd.split())
+                    yield Running(f"process {state.process_id}", "; ".join(filter(None, (what, state.serves))))
         case _:
             pass
 

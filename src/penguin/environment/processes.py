@@ -37,7 +37,8 @@ class CommandState(Struct, frozen=True):
 
     ``returncode`` is ``None`` while it runs and negative for a death by signal. ``asked_for_background`` tells
     ``run_in_background`` from a command that outlived its call. ``undelivered`` is the end of its output that no poll
-    has returned yet, at most 4,000 characters.
+    has returned yet, at most 4,000 characters. ``serves`` says where it can be reached while it runs, as far as that
+    can be seen: ``serves http://localhost:5173/``, or nothing.
     """
 
     process_id: str
@@ -46,6 +47,7 @@ class CommandState(Struct, frozen=True):
     returncode: int | None
     asked_for_background: bool
     undelivered: str
+    serves: str = ""
 
     @property
     def words(self) -> str:
@@ -197,7 +199,7 @@ class CommandSessions:
         """
         command = self._kept.get(process_id)
         if command is None:
-            known = ", ".join(f"{each.process_id} ({each.cmd[:60]})" for each in self.states()) or "none"
+            known = ", ".join(map(_listed, self.states())) or "none"
             raise ToolError(f"There is no process {process_id!r}. Processes: {known}.")
         return command
 
@@ -225,7 +227,7 @@ class CommandSessions:
     def context_notes(self) -> str:
         """What must survive a compaction: the live background commands with their ids."""
         live = [command for command in self._kept.values() if not command.over]
-        return "\n".join(f"Running in the background: {each.process_id}: {each.launch.cmd}" for each in live)
+        return "\n".join(f"Running in the background: {_with_place(each)}" for each in live)
 
     # ------------------------------------------------------------ ending
 
@@ -299,6 +301,15 @@ class CommandSessions:
             _log.warning("some processes of this session could not be ended")
 
 
+def _listed(state: CommandState) -> str:
+    return f"{state.process_id} ({'; '.join(filter(None, (state.cmd[:60], state.serves)))})"
+
+
+def _with_place(command: RunningCommand) -> str:
+    place = command.serves()
+    return f"{command.process_id}: {command.launch.cmd}" + (f" ({place})" if place else "")
+
+
 def _state_of(command: RunningCommand) -> CommandState:
     return CommandState(
         command.process_id or "",
@@ -307,4 +318,5 @@ def _state_of(command: RunningCommand) -> CommandState:
         command.returncode,
         command.asked_for_background,
         command.undelivered(NOTICE_LENGTH),
+        command.serves() if command.output_open or not command.over else "",
     )

@@ -19,14 +19,17 @@ from msgspec import Struct
 
 from penguin.environment import custody, custody_guard
 from penguin.environment.backlog import Backlog
-from penguin.environment.command_text import CommandText
+from penguin.environment.command_text import CommandText, addresses_in
 from penguin.environment.exit_words import NOT_RUN
 from penguin.environment.masking import Secrets
+from penguin.environment.open_sockets import listening_ports
 from penguin.environment.sandbox.keeper import UNTOLD
 
 CHUNK = 256 * 1024
 _HIGHEST_STATUS = 0xFFFF
 _BEGINNING = 1.0  # seconds; a sandbox takes a hundredth of that
+_ADDRESSES_IN = 16 * 1024  # characters that nobody has polled, looked through for a URL
+_MOST_PLACES = 4
 _READS_AT_ONCE = 16  # a flood must not keep the reader from its other commands
 
 
@@ -254,6 +257,25 @@ class RunningCommand:
                 break
             write(self.text.feed(data))
         write(self.text.close())
+
+    def serves(self) -> str:
+        """Where its processes can be reached, in words: URLs it printed, TCP ports it listens on; may be empty.
+
+        Looks at all processes of the system and at their sockets: some milliseconds, so only where a list is asked for.
+        A URL that was printed before it was served, or that something outside serves (a container), is told as such.
+
+        Example::
+
+            command.serves()  # "serves http://localhost:5173/, port 24678"
+        """
+        with self.lock:
+            printed = addresses_in(self.backlog.last_words(_ADDRESSES_IN)) | self.text.addresses
+        ports = listening_ports(each.pid for each in self.members())
+        urls = [url for url, port in printed.items() if port in ports]
+        bare = [f"port {port}" for port in ports if port not in printed.values()]
+        if urls or bare:
+            return f"serves {', '.join((urls + bare)[:_MOST_PLACES])}"
+        return f"printed {', '.join(list(printed)[:1])}" if printed else ""
 
     # ------------------------------------------------------------ typing
 

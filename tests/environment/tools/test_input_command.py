@@ -331,6 +331,48 @@ def _states_of_children() -> list[str]:
     return states
 
 
+# ---------------------------------------------------------------- what is served where
+
+SERVER = "python3 -u -m http.server 0 --bind 127.0.0.1"
+can_see_sockets = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not list sockets")
+
+
+@can_see_sockets
+async def test_N7_lists_of_processes_say_what_is_served_where(sh: Shell, commands: CommandSessions) -> None:
+    await sh.start(f"{SERVER} & wait")
+    await sh.start("sleep 1000")
+    port = (await sh.hear("Serving HTTP")).partition(" port ")[2].split()[0]
+    serves = f"serves http://127.0.0.1:{port}/"
+    first, second = commands.states()
+    assert (first.serves, second.serves) == (serves, "")
+    assert f"Processes: p1 ({SERVER} & wait; {serves}), p2 (sleep 1000)." in await sh.kill("p9")
+    assert await sh.type(yield_time_ms=0) == f"[process p1 is still running and {serves}]"
+    assert commands.context_notes().splitlines() == [
+        f"Running in the background: p1: {SERVER} & wait ({serves})", "Running in the background: p2: sleep 1000",
+    ]  # fmt: skip
+    await sh.kill()
+    assert [each.process_id for each in commands.states()] == ["p2"]
+
+
+@can_see_sockets
+@pytest.mark.parametrize(("end", "ending"), [("wait", "now in the background"), ("sleep 1", "still running in the")])
+async def test_N7_N8_a_port_is_seen_where_no_address_was_printed(sh: Shell, end: str, ending: str) -> None:
+    serve = "s = socket.create_server(('::1', 0), family=socket.AF_INET6); print(s.getsockname()[1], flush=True)"
+    cmd = shlex.join(["python3", "-c", f"import socket; {serve}; s.accept()"])
+    answer = await sh.start(f"{cmd} & {end}", run_in_background=False, yield_time_ms=1_500)
+    assert ending in answer
+    assert answer.endswith(f"; it serves port {answer.split()[0]}]")
+
+
+async def test_N7_an_address_that_was_only_printed_is_told_as_such(sh: Shell) -> None:
+    await sh.start("echo open http://localhost:59999/x; exec sleep 1000")
+    deadline = Deadline()
+    while (serves := _states(sh)[0].serves) != "printed http://localhost:59999/x":
+        deadline.check(serves)
+    assert "http://localhost:59999/x" in await sh.type()
+    assert _states(sh)[0].serves == serves
+
+
 # ---------------------------------------------------------------- N10
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
+
 from penguin.environment.exit_words import exit_words
 from penguin.environment.following import Stop, follow
 from penguin.environment.processes import CommandSessions
@@ -66,8 +68,9 @@ class ExecCommand:
             await self._stop(command, ctx)
             raise
         if stop != "over":
+            place = await anyio.to_thread.run_sync(command.serves)
             await self._sessions.keep(command)
-            return ToolResult(note=_still_running(command, stop, seconds))
+            return ToolResult(note=_still_running(command, stop, seconds, place))
         return ToolResult(note=await self._ending(command, said_something=written.any))
 
     async def _stop(self, command: RunningCommand, ctx: ToolContext) -> None:
@@ -88,7 +91,9 @@ class ExecCommand:
         if survivors or command.output_open:
             process_id = await self._sessions.keep(command)
             named = ", ".join(f"{each.command} (pid {each.pid})" for each in survivors[:5]) or "something"
-            return f"[{words}; still running in the background as process {process_id}: {named}]"
+            place = await anyio.to_thread.run_sync(command.serves)
+            serving = f"; it {place}" if place else ""
+            return f"[{words}; still running in the background as process {process_id}: {named}{serving}]"
         self._sessions.forget(command)
         return None if command.returncode == 0 and said_something else f"[{words}]"
 
@@ -118,9 +123,9 @@ def _existing(directory: Path) -> Path:
     raise ToolError(f"workdir {directory} does not exist; the command was not run. The nearest directory is {nearest}.")
 
 
-def _still_running(command: RunningCommand, stop: Stop, seconds: float) -> str:
+def _still_running(command: RunningCommand, stop: Stop, seconds: float, place: str) -> str:
     why = waiting_words(command) if stop == "waiting" else f"still running after {seconds:g} s"
-    return f"[{why}, now in the background as process {command.process_id}]"
+    return f"[{why}, now in the background as process {command.process_id}{place and f'; it {place}'}]"
 
 
 def waiting_words(command: RunningCommand) -> str:

@@ -48,14 +48,16 @@ class InputCommand:
         return ToolResult(note="\n".join(f"[{each}]" for each in (problem, state) if each))
 
     async def _state(self, command: RunningCommand) -> str:
+        place = await anyio.to_thread.run_sync(command.serves) if command.output_open or not command.over else ""
+        serving = f" and {place}" if place else ""
         if command.returncode is None:
             waiting = await anyio.to_thread.run_sync(waits_for_input, command)
             what = waiting_words(command) if waiting else "still running"
-            return f"process {command.process_id} is {what}"
+            return f"process {command.process_id} is {what}{serving}"
         ended = f"process {command.process_id} has ended, {exit_words(command.returncode)}"
         survivors = await self._sessions.survivors_of(command)
         named = ", ".join(f"{each.command} (pid {each.pid})" for each in survivors[:5])
-        return f"{ended}; still running: {named}" if named else ended
+        return f"{ended}; still running: {named}{serving}" if named else ended
 
 
 async def _type(command: RunningCommand, chars: str, seconds: float) -> str | None:
