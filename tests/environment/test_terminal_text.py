@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -157,3 +158,35 @@ def test_N11_flushing_never_loses_what_was_handed_out(pieces: list[bytes], data:
     final_lines = [line.rstrip("\r") for line in shown(b"".join(pieces)).split("\n")]
     remaining = iter(line.rstrip("\r") for line in delivered.split("\n"))
     assert all(line in remaining for line in final_lines)
+
+
+@given(
+    st.lists(st.sampled_from(["", "a", "bc", "\r", "\r\r", "\n", "\r\n", "long long line"]), max_size=30).map("".join),
+    st.integers(3, 20),
+)
+def test_N11_of_the_frames_of_a_line_the_last_is_shown(text: str, limit: int) -> None:
+    def as_a_terminal_shows(line: str) -> str:
+        frames = line.rstrip("\r")
+        kept = frames.rpartition("\r")[2]
+        left_out = len(kept) - limit
+        return f"{kept[:limit]} [… {left_out} more characters in this line]" if left_out > 0 else kept
+
+    *lines, last = text.split("\n")
+    ends = ["\r\n" if line.endswith("\r") else "\n" for line in lines]
+    wanted = [as_a_terminal_shows(line) + end for line, end in zip(lines, ends, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal_text, "LINE_LIMIT", limit)
+        assert shown(text.encode()) == "".join([*wanted, as_a_terminal_shows(last)])
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\r", b"x\r", b"\x1b", b"\x1b\x1b[1m", b"a\rb\n", b"\r\n", b"\x1b]", b"\x07", b"\x00", b"\xff"]
+)
+def test_N11_odd_input_takes_no_longer_than_its_size_allows(unit: bytes) -> None:
+    chunk = unit * (256 * 1024 // len(unit))
+    text = TerminalText()
+    began = time.process_time()
+    for _ in range(20):
+        text.feed(chunk)
+    # It takes 0.05 to 0.7 s; with a step of Python for each \r it took 1.7 s, and what is not linear takes minutes.
+    assert time.process_time() - began < 4

@@ -26,7 +26,8 @@ _BROKEN_OFF = re.compile(
 _LOOK_BACK = 4096 + 3
 # All but tab and the line ends; and ESC and BEL, but these begin and may end a string that is looked for later.
 _DROPPED_CONTROLS = "".join(chr(code) for code in (*range(32), 127) if chr(code) not in "\t\n\r\x1b\x07")
-_TOKEN = re.compile(r"\r|\n|[^\r\n]+")
+_REPLACED_FRAMES = re.compile(r"^(?:[^\r\n]*\r)+(?=[^\r\n])", re.MULTILINE)
+_ESCAPES_BEFORE_AN_ESCAPE = re.compile(r"\x1b+(?=\x1b)")  # each alone would be a match of its own
 
 
 class TerminalText:
@@ -81,17 +82,21 @@ class TerminalText:
 
     def _advance(self, text: str) -> str:
         text = self._without_escapes(_without(_DROPPED_CONTROLS, text))
-        cut = text.rfind("\n") + 1
-        if self._is_plain(text, cut):
-            finished = "".join([*self._frame, text[:cut]])
-            self._start_line()
-            return finished + self._take_tokens(text[cut:])
-        return self._take_tokens(text)
+        start, end = text.find("\n") + 1, text.rfind("\n") + 1
+        if not end:
+            self._take_frames(text)
+            return ""
+        self._take_frames(text[: start - 1])
+        finished = self._ended_line() + self._whole_lines(text[start:end])
+        self._take_frames(text[end:])
+        return finished
 
     def _without_escapes(self, text: str) -> str:
         text, self._escape = self._escape + text, ""
         if "\x1b" not in text:
             return _without("\x07", text)
+        if "\x1b\x1b" in text:
+            text = _ESCAPES_BEFORE_AN_ESCAPE.sub("", text)
         clean = _ESCAPE.sub("", text)
         broken_off = _BROKEN_OFF.search(text, max(0, len(text) - _LOOK_BACK))
         if broken_off:
@@ -100,27 +105,26 @@ class TerminalText:
             clean = clean[: len(clean) - len(self._escape.replace("\x1b", ""))]
         return _without("\x07", clean)
 
-    def _is_plain(self, text: str, cut: int) -> bool:
-        """Whether the lines up to ``cut`` can be handed out as they are, without looking at each."""
-        if not cut or self._returned or self._left_out or self._new_line_owed or cut > self._room:
-            return False
-        return "\r" not in text or text.count("\r", 0, cut) == text.count("\r\n", 0, cut)
-
-    def _take_tokens(self, text: str) -> str:
-        if "\n" not in text and "\r" not in text:
-            if text:
-                self._extend_frame(text)
-            return ""
+    def _whole_lines(self, text: str) -> str:
+        """Lines of which nothing came before: nearly always they can be handed out without looking at each."""
+        if not _only_ends_lines("\r", text):
+            text = _REPLACED_FRAMES.sub("", text)
+        if len(text) <= LINE_LIMIT and _only_ends_lines("\r", text):
+            return text
         finished: list[str] = []
-        for token in _TOKEN.findall(text):
-            match token:
-                case "\n":
-                    finished.append(self._ended_line())
-                case "\r":
-                    self._returned = True
-                case _:
-                    self._extend_frame(token)
+        for line in text.split("\n")[:-1]:
+            self._take_frames(line)
+            finished.append(self._ended_line())
         return "".join(finished)
+
+    def _take_frames(self, text: str) -> None:
+        """Take part of a line. Of frames that follow each other only the last is looked at: there may be millions."""
+        frames = text.rstrip("\r")
+        if frames:
+            _, returned, last = frames.rpartition("\r")
+            self._returned = self._returned or bool(returned)
+            self._extend_frame(last)
+        self._returned = self._returned or len(frames) < len(text)
 
     def _ended_line(self) -> str:
         ending = "\r\n" if self._returned else "\n"
@@ -152,6 +156,10 @@ class TerminalText:
 
     def _left_out_mark(self) -> str:
         return f" [… {self._left_out:,} more characters in this line]" if self._left_out else ""
+
+
+def _only_ends_lines(character: str, text: str) -> bool:
+    return character not in text or text.count(character) == text.count(f"{character}\n")
 
 
 def _without(controls: str, text: str) -> str:
