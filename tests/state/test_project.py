@@ -100,6 +100,8 @@ mode = "read-only"
 [sandbox]
 mode = "workspace-write"
 network = false
+[commands]
+allowed_variables = ["OPENAI_API_KEY", "MY_*"]
 [budgets]
 turns = 5
 usd = 0.5
@@ -119,6 +121,7 @@ allowed_hosts = ["wiki.local", "localhost", "10.0.0.1", "192.168.0.0/16", "fd00:
     assert read.command_policy.rules is not None
     assert not read.command_policy.rules[0].enabled
     assert (read.approvals.mode, read.sandbox.mode, read.sandbox.network) == ("read-only", "workspace-write", False)
+    assert read.commands.allowed_variables == ("OPENAI_API_KEY", "MY_*")
     assert (read.budgets.turns, read.budgets.usd, read.budgets.seconds) == (5, 0.5, None)
     assert read.fetch.allowed_hosts == ("wiki.local", "localhost", "10.0.0.1", "192.168.0.0/16", "fd00::/8", "::1")
     assert config.unknown_keys() == []
@@ -181,6 +184,10 @@ MODEL = '[[models]]\nprovider = "a"\nmodel_id = "b"\n'
         ("models = 3\n", "1:1: models: found 3 (a number), expected a list"),
         ("\ndefault_model = 'a/b'\n", "2:1: default_model: found 'a/b' (text), expected a section with keys"),
         ("[sandbox]\nmode = true\n", "2:1: sandbox.mode: found true (a truth value), expected one of off, read-only"),
+        (
+            "[commands]\nallowed_variables = ['A-B']\n",
+            "2:1: commands.allowed_variables[0]: found 'A-B', expected the name of a variable",
+        ),
         (
             "[[command_policy.rules]]\nname = 'x'\npattern = '('\n",
             "3:1: command_policy.rules[0].pattern: found '(', expected a regular expression: missing )",

@@ -153,7 +153,12 @@ class Assembly:
         vault = VaultFile(self.paths.vault).read() if self.config.vault.enabled else {}
         sandbox = session_sandbox(parts.sandbox_settings, self.paths, session_id, parts.workspace)
         return Lent.for_session(
-            vault, self.paths.project.root.custody, spawner, self._blueprints.describer(parts), sandbox
+            vault,
+            allowed=self.project.commands.allowed_variables,
+            custody_dir=self.paths.project.root.custody,
+            spawner=spawner,
+            describer=self._blueprints.describer(parts),
+            sandbox=sandbox,
         )
 
     async def _child(self, parent: Parts, model: ModelConfig, wish: ChildWish) -> Session:

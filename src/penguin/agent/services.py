@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,14 +36,16 @@ class Lent(Struct, frozen=True):
     def for_session(
         cls,
         vault: Mapping[str, str],
+        *,
+        allowed: Sequence[str],
         custody_dir: Path,
         spawner: Spawner | None,
         describer: VisionDescriber,
         sandbox: CommandSandbox | None,
     ) -> Lent:
-        """Commands see the vault's values and none of the keys the harness itself uses (N6)."""
+        """Commands see the vault's values and none of the keys the harness itself uses (N6) but those ``allowed``."""
         outlet, secrets = SessionOutlet(), Secrets(vault)
-        shell = ShellEnvironment(vault=vault, hidden=catalog.key_variables())
+        shell = ShellEnvironment(vault=vault, hidden=catalog.key_variables(), allowed=allowed)
         commands = CommandSessions(
             environment=shell,
             custody_dir=custody_dir,

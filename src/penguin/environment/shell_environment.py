@@ -48,7 +48,9 @@ class ShellEnvironment:
     """What commands of one session get.
 
     This keeps secrets out of what commands print and pass on by accident. It is no wall: a process of the same user may
-    read the harness's own variables in /proc/<pid>/environ, where only a sandbox hides them.
+    read the harness's own variables in /proc/<pid>/environ, where only a sandbox hides them. To close that with
+    ``PR_SET_DUMPABLE`` would take debuggers and core dumps from whoever uses Penguin as a library, does nothing against
+    root, and leaves the shell Penguin was started from, which holds the same keys; and so it is said instead.
 
     Args:
         hidden: Names to take away beside ``HIDDEN_PATTERNS``: the key variables of the configured providers.

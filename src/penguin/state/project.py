@@ -160,6 +160,17 @@ class Fetch(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
 
 
+class Commands(Struct, frozen=True):
+    """What commands get: ``allowed_variables`` pass to them although they look like keys of the harness.
+
+    Each is a name, or a pattern in which ``*`` stands for any characters and ``?`` for one.
+
+    Example: ``allowed_variables = ["OPENAI_API_KEY", "MY_*_API_KEY"]``.
+    """
+
+    allowed_variables: tuple[Name, ...] = ()
+
+
 class Budgets(Struct, frozen=True):
     """Limits of one task; ``None`` is unlimited. ``seconds`` is wall time, ``usd`` US dollars."""
 
@@ -179,6 +190,7 @@ class ProjectConfig(Struct, frozen=True):
     command_policy: CommandPolicy = CommandPolicy()
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
+    commands: Commands = Commands()
     budgets: Budgets = Budgets()
     fetch: Fetch = Fetch()
 
@@ -339,6 +351,7 @@ def _checked_config(tables: dict[str, Any], source: Source) -> ProjectConfig:
     _refuse_broken_patterns(config, source)
     _refuse_broken_addresses(config, source)
     _refuse_broken_hosts(config, source)
+    _refuse_impossible_variables(config, source)
     return config
 
 
@@ -381,6 +394,13 @@ def _is_network(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _refuse_impossible_variables(config: ProjectConfig, source: Source) -> None:
+    for index, name in enumerate(config.commands.allowed_variables):
+        if not re.fullmatch(r"[A-Za-z_*?][A-Za-z0-9_*?]*", name):
+            field: FieldPath = ("commands", "allowed_variables", index)
+            raise source.error(field, f"found {name!r}, expected the name of a variable, perhaps with * or ?")
 
 
 def _is_address(url: str) -> bool:
