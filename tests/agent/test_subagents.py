@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from tests.support.deadline import Deadline
 from tests.support.engine_kit import allow, call_id_of, text_of
 
 from penguin import create_agent
@@ -139,6 +144,113 @@ async def test_D61_stop_reaches_a_child_in_the_foreground(tmp_path: Path) -> Non
     output = next(m for m in _records(session) if isinstance(m.payload, ToolCallOutput))
     assert call_id_of(output) == "s"
     assert "Working" in text_of(output)
+
+
+async def test_D61_stop_reaches_the_running_command_of_a_child(tmp_path: Path, long_sleep: LongSleep) -> None:
+    agent = await create_agent(root=tmp_path)
+    family = Family([turn(delegate())], [turn(long_sleep.call()), "never said"])
+    async with await agent.create_session(model=family.factory()) as session:
+        await _stopped_when(session, long_sleep.begun)
+        child_id = child_of(session)
+        assert not long_sleep.runs()
+    assert [len(model.requests) for model in family.scripts] == [1, 1]
+    assert _last_record(agent, child_id).reason == "aborted by user"
+    (output,) = [m for m in _records(session) if isinstance(m.payload, ToolCallOutput)]
+    assert call_id_of(output) == "s"
+
+
+async def test_D61_N19_a_child_in_the_background_ends_with_the_session_and_asks_no_more(
+    tmp_path: Path, long_sleep: LongSleep
+) -> None:
+    agent = await create_agent(root=tmp_path)
+    family = Family(
+        [turn(delegate(run_in_background=True)), turn(say("Waiting"), hang())], [turn(long_sleep.call()), "never said"]
+    )
+    async with await agent.create_session(model=family.factory()) as session:
+        async with session.run("go", approve=allow) as stream:
+            async for message in stream:
+                if not message.origin and "Waiting" in text_of(message):
+                    await long_sleep.begun()
+                    session.interrupt()
+        assert stream.result.stop_reason == "aborted"
+        child_id = child_of(session)
+        assert long_sleep.runs()  # it was started to outlive the task; see Session.interrupt
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert not long_sleep.runs()
+    assert [len(model.requests) for model in family.scripts] == [2, 1]
+    assert _last_record(agent, child_id).reason == "aborted by user"
+
+
+async def test_D61_a_stop_reaches_a_child_in_front_beside_one_behind(tmp_path: Path, long_sleep: LongSleep) -> None:
+    agent = await create_agent(root=tmp_path)
+    behind = call("run_subagent", {"prompt": "count", "description": "behind", "run_in_background": True}, id="b")
+    loop = {"cmd": f"while :; do {long_sleep.cmd}; echo x >> log; done", "description": "loop"}
+    child = [turn(call("exec_command", loop, id="x")), "never said"]
+    family = Family([turn(behind, delegate())], list(child), list(child))
+    async with await agent.create_session(model=family.factory(), workspace_dir=tmp_path) as session:
+        await _stopped_when(session, partial(long_sleep.begun, 2))
+        assert long_sleep.count() == 1
+        children = [m.payload.session_id for m in _records(session) if isinstance(m.payload, Subagent)]
+    assert long_sleep.count() == 0
+    assert [len(model.requests) for model in family.scripts] == [1, 1, 1]
+    assert {_last_record(agent, each).reason for each in children} == {"aborted by user"}
+    answered = [call_id_of(m) for m in _records(session) if isinstance(m.payload, ToolCallOutput)]
+    assert sorted(answered) == ["b", "s"]
+
+
+class LongSleep:
+    """A command that nobody else on this machine runs, so that one can look for it."""
+
+    def __init__(self) -> None:
+        self.cmd = f"sleep 1000.{secrets.randbelow(10**12):012d}"
+
+    def call(self) -> Any:
+        return call("exec_command", {"cmd": self.cmd, "description": "sleep"}, id="x")
+
+    def count(self) -> int:
+        wanted = self.cmd.replace(" ", "\0").encode() + b"\0"
+        return sum(_command_line(entry) == wanted for entry in Path("/proc").glob("[0-9]*"))
+
+    def runs(self) -> bool:
+        return self.count() > 0
+
+    async def begun(self, count: int = 1) -> None:
+        deadline = Deadline()
+        while self.count() < count:
+            deadline.check(f"{self.count()} commands of {count} began")
+            await anyio.sleep(0.01)
+
+
+async def _stopped_when(session: Session, condition: Callable[[], Awaitable[None]]) -> None:
+    """Run a task, and press stop once the condition holds."""
+
+    async def stop() -> None:
+        await condition()
+        session.interrupt()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(stop)
+        await session.ask("go", approve=allow)
+
+
+def _command_line(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def long_sleep() -> LongSleep:
+    return LongSleep()
+
+
+def _last_record(agent: Agent, session_id: str) -> Abort:
+    (file,) = files_of(agent.paths.traces, session_id)
+    last = list(read_trace(file))[-1].payload
+    assert isinstance(last, Abort)
+    return last
 
 
 def _records(session: Session) -> list[Message]:

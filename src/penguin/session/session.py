@@ -174,7 +174,11 @@ class Session:
         return stream.result.text
 
     def interrupt(self) -> None:
-        """Stop the running task; nothing happens when none runs. The stream ends with ``abort``."""
+        """Stop the running task; nothing happens when none runs. The stream ends with ``abort``.
+
+        With it stop its subagents in the foreground and the commands of these. What was put into the background goes
+        on, subagents included, since it was started to outlive the task (N19); :meth:`close` ends that too.
+        """
         self._stop(INTERRUPTED)
 
     async def compact(self) -> TaskResult:
