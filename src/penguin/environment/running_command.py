@@ -288,7 +288,12 @@ class RunningCommand:
         """What /proc calls the other end of its input; empty when that is closed."""
         if self._input is None:
             return set()
-        return {self._terminal, "/dev/tty"} if self._terminal else {f"pipe:[{os.fstat(self._input).st_ino}]"}
+        # In a sandbox the terminal stands at /dev/console, for whoever opens it once more as Node does.
+        return (
+            {self._terminal, "/dev/tty", "/dev/console"}
+            if self._terminal
+            else {f"pipe:[{os.fstat(self._input).st_ino}]"}
+        )
 
     async def type(self, chars: str) -> None:
         """Write to standard input; Ctrl-C interrupts the process group, Ctrl-D ends the input.

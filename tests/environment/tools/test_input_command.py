@@ -518,6 +518,10 @@ async def test_N10_a_server_or_a_busy_program_on_node_is_not_said_to_wait(
 
 async def test_N10_who_computes_or_serves_is_not_said_to_wait(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "SILENCE", 0.05)
-    server = "import selectors,socket,sys; s = selectors.DefaultSelector(); s.register(sys.stdin, 1); s.select()"
+    listening = "s.register(socket.create_server(('127.0.0.1', 0)), 1)"
+    server = (
+        "import selectors,socket,sys; s = selectors.DefaultSelector();"
+        f" {listening}; s.register(sys.stdin, 1); print('served', flush=True); s.select()"
+    )
     for cmd in ("sleep 1000.63", f'python3 -c "{server}"', "read <&- ; sleep 1000.63"):
-        assert "still running after 0.3 s" in await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=300)
+        assert "still running after 0.5 s" in await sh.start(cmd, tty=True, run_in_background=False, yield_time_ms=500)
