@@ -186,6 +186,37 @@ def test_L7_a_model_that_reasons_speaks_responses_unless_its_entry_says_otherwis
     assert urls == ["https://api.openai.com/v1/responses", "https://api.openai.com/v1/chat/completions"]
 
 
+@pytest.mark.parametrize(
+    ("base_url", "client_type", "path"),
+    [
+        ("https://proxy.example/v1", None, "/v1/chat/completions"),
+        ("https://proxy.example/v1", "openai-responses", "/v1/responses"),
+        ("https://api.openai.com/v1/", None, "/v1/responses"),
+    ],
+)
+def test_L7_another_address_of_a_provider_is_spoken_to_as_everybody_does(
+    base_url: str, client_type: str | None, path: str
+) -> None:
+    of = config(provider="openai", model_id="gpt-5", base_url=base_url, client_type=client_type)
+    assert GenerativeModel(of)._adapter.url().endswith(path)
+
+
+async def test_L16_a_proxy_is_not_told_to_leave_its_protocol_out() -> None:
+    of = {"provider": "openai", "model_id": "gpt-5.6", "thinking_level": "high"}
+    one, _ = model(Answer([text("a"), STOP]), **of)
+    note = (await ask(one)).outcome.note or ""
+    assert "did not think" in note
+    assert "take it out" not in note
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_L4_an_address_that_is_not_there_may_speak_another_protocol(status: int) -> None:
+    one, _ = model(refusing(status, {"error": {"message": "no such path"}}))
+    error = (await ask(one)).outcome.error
+    assert error is not None
+    assert all(name in error.message for name in ("`model_id`", "`base_url`", "`client_type`"))
+
+
 # --- which model --------------------------------------------------------------------------------------
 
 

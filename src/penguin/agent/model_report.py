@@ -58,7 +58,7 @@ def problem_with(entry: ModelEntry) -> str | None:
     """
     if not is_nowhere(entry):
         asked = ModelConfig(entry.provider, entry.model_id, entry.client_type, base_url=entry.base_url)
-        return _refusal(replace(asked, thinking_control=entry.thinking_control))
+        return _refusal(replace(asked, thinking_control=entry.thinking_control, tool_calls=entry.tool_calls or "auto"))
     known = ", ".join(sorted(catalog.providers()))
     return (
         f"{entry.provider} is no provider of the catalogue ({known}): say where it is with --base-url, for example"
@@ -104,7 +104,7 @@ def _refusal(config: ModelConfig) -> str | None:
 
 def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str]) -> Iterator[ModelField]:
     entry, known, provider = choice.entry, choice.known, choice.provider
-    client_type = (known and known.client_type) or (provider and provider.client_type)
+    client_type = catalog.usual_client_type(entry.provider, entry.model_id, entry.base_url)
     yield _first("client_type", (entry.client_type, ENTRY), (client_type, CATALOGUE), ("openai-chat", "default"))
     yield _first("base_url", (entry.base_url, ENTRY), (provider and provider.base_url, CATALOGUE))
     yield _first("api_key", (entry.api_key, ENTRY), *_keys(entry.provider, environ))
@@ -117,14 +117,13 @@ def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str])
     levels = known.thinking_levels if known else (provider.thinking_levels or None) if provider else None
     yield _first("thinking_levels", (entry.thinking_levels, ENTRY), (levels, CATALOGUE))
     yield _first("thinking_control", (entry.thinking_control, ENTRY), (_control(choice), CATALOGUE))
-    yield _first("tool_calls", (entry.tool_calls, ENTRY), (known and known.tool_calls, CATALOGUE), ("auto", "default"))
+    yield _first("tool_calls", (entry.tool_calls, ENTRY), (choice.known_tool_calls, CATALOGUE), ("auto", "default"))
 
 
 def _control(choice: ModelChoice) -> str | None:
     if choice.known and choice.known.thinking_control:
         return choice.known.thinking_control
-    speaks_chat = choice.provider is not None and choice.client_type in {"openai-chat", "openai"}
-    return choice.provider.thinking_style if choice.provider and speaks_chat else None
+    return choice.provider.thinking_style if choice.provider and choice.speaks_chat else None
 
 
 def _keys(provider: str, environ: Mapping[str, str]) -> list[tuple[str | None, str]]:

@@ -11,7 +11,7 @@ from penguin.engine.budget import Prices
 from penguin.llm import catalog
 from penguin.llm.credentials import missing_key, resolve_api_key
 from penguin.protocol.errors import ConfigError, NoModelError
-from penguin.protocol.interfaces import ModelConfig
+from penguin.protocol.interfaces import ModelConfig, ToolCalls
 from penguin.state.agent_files import AgentConfig
 from penguin.state.project import ModelEntry, ModelRef, ProjectConfig
 
@@ -36,12 +36,18 @@ class ModelChoice(Struct, frozen=True):
     @property
     def client_type(self) -> str | None:
         """The protocol it speaks; ``None`` is the default one."""
-        return (
-            self.entry.client_type
-            or (self.known and self.known.client_type)
-            or (self.provider and self.provider.client_type)
-            or None
-        )
+        entry = self.entry
+        return entry.client_type or catalog.usual_client_type(entry.provider, entry.model_id, entry.base_url)
+
+    @property
+    def speaks_chat(self) -> bool:
+        """Whether that protocol is Chat Completions."""
+        return self.client_type in {None, "openai", "openai-chat"}
+
+    @property
+    def known_tool_calls(self) -> ToolCalls | None:
+        """How the catalogue says it writes its calls, which is a matter of Chat Completions only."""
+        return self.known.tool_calls if self.known and self.speaks_chat else None
 
     @property
     def prices(self) -> Prices | None:
@@ -154,7 +160,7 @@ def model_config(
         thinking_level=entry.thinking_level or agent.model.thinking_level,
         request_timeout_ms=agent.model.timeout_ms if entry.request_timeout_ms is None else entry.request_timeout_ms,
         vision=choice.vision,
-        tool_calls=entry.tool_calls or (known.tool_calls if known else None) or "auto",
+        tool_calls=entry.tool_calls or choice.known_tool_calls or "auto",
         extra_body=dict(entry.extra_body or {}),
         config_file=named,
         max_output=entry.max_output,

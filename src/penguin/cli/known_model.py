@@ -45,7 +45,7 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
         yield f"writes up to {known.max_output:,}"
     if entry.vision is None:
         yield "takes images" if known.vision else "takes no images"
-    if entry.tool_calls is None and known.tool_calls == "text":
+    if entry.tool_calls is None and choice.known_tool_calls == "text":
         yield "writes its calls as text"
     if entry.thinking_levels is None and known.thinking_levels:
         yield f"thinks on the levels {' '.join(known.thinking_levels)}" + _but(choice, known)
@@ -59,8 +59,8 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
 
 
 def _but(choice: ModelChoice, known: CatalogueEntry) -> str:
-    over_chat = choice.client_type in {"openai-chat", "openai"}
-    return " (not together with tools over openai-chat)" if over_chat and not known.chat_thinks_with_tools else ""
+    silent = choice.speaks_chat and not known.chat_thinks_with_tools
+    return " (not together with tools over openai-chat)" if silent else ""
 
 
 def _unknown(choice: ModelChoice) -> Iterator[str]:

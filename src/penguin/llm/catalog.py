@@ -175,6 +175,34 @@ def provider(name: str) -> ProviderEntry | None:
     return _catalog().providers.get(name)
 
 
+def is_usual_address(name: str, base_url: str | None) -> bool:
+    """Whether requests to the provider go where the catalogue says it is; ``None`` as the address means just that.
+
+    Example::
+
+        is_usual_address("openai", "https://proxy.example/v1")  # False
+    """
+    known = provider(name)
+    return known is not None and (base_url or known.base_url).rstrip("/") == known.base_url.rstrip("/")
+
+
+def usual_client_type(name: str, model_id: str, base_url: str | None) -> str | None:
+    """The protocol where nobody named one; ``None`` when the catalogue does not know the provider.
+
+    A model's own protocol holds at its provider's own address only: a proxy has the same models, but may speak
+    nothing beyond what every proxy of that provider speaks.
+
+    Example::
+
+        usual_client_type("openai", "gpt-5", None)  # "openai-responses"
+        usual_client_type("openai", "gpt-5", "https://proxy.example/v1")  # "openai-chat"
+    """
+    model, known = lookup(name, model_id), provider(name)
+    if model is not None and model.client_type is not None and is_usual_address(name, base_url):
+        return model.client_type
+    return known.client_type if known is not None else None
+
+
 def providers() -> Mapping[str, ProviderEntry]:
     """All known providers by name."""
     return MappingProxyType(_catalog().providers)

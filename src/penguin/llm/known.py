@@ -55,12 +55,17 @@ def known_of(config: ModelConfig) -> Known:
     )
 
 
-def refuse_unfit_control(config: ModelConfig, client_type: str) -> None:
-    """A control that its protocol has no words for would be ignored, and the model think as it likes.
+def refuse_unfit_settings(config: ModelConfig, client_type: str) -> None:
+    """What its protocol has no words for would be ignored: the model think as it likes, or be sent tools it refuses.
 
     Raises:
-        ConfigError: names the controls there are.
+        ConfigError: names the setting, and what is allowed.
     """
+    if config.tool_calls == "text" and client_type != "openai-chat":
+        raise ConfigError(
+            f'tool_calls "text" of {config.provider}/{config.model_id} is not known to {client_type}:'
+            " set client_type to openai-chat, or take the key out"
+        )
     control, fitting = config.thinking_control, CONTROLS[client_type]
     if control is None or control in fitting:
         return

@@ -20,7 +20,7 @@ from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold,
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
 from penguin.llm.isolation import View
-from penguin.llm.known import known_of, refuse_unfit_control
+from penguin.llm.known import known_of, refuse_unfit_settings
 from penguin.llm.limits import (
     CHARACTERS_PER_TOKEN,
     TokenEstimator,
@@ -453,17 +453,15 @@ def _with_digest(outcome: LLMOutcome, body: bytes) -> LLMOutcome:
 
 
 def _adapter_factory(config: ModelConfig) -> AdapterFactory:
-    known = catalog.lookup(config.provider, config.model_id)
-    provider = catalog.provider(config.provider)
-    named = config.client_type or (known and known.client_type) or (provider and provider.client_type) or "openai-chat"
-    client_type = ALIASES.get(named, named)
+    named = config.client_type or catalog.usual_client_type(config.provider, config.model_id, config.base_url)
+    client_type = ALIASES.get(named or "", named or "openai-chat")
     load = ADAPTERS.get(client_type)
     if load is None:
         allowed = ", ".join(sorted({*ADAPTERS, *(alias for alias, target in ALIASES.items() if target in ADAPTERS)}))
         raise ConfigError(
             f"client_type {named!r} of {config.provider}/{config.model_id} is not available; allowed: {allowed}"
         )
-    refuse_unfit_control(config, client_type)
+    refuse_unfit_settings(config, client_type)
     return load()
 
 

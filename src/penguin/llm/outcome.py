@@ -222,8 +222,8 @@ class Place(Struct, frozen=True):
                 return f"Change `api_key` in {entry}{variable}."
             case "quota":
                 return f"Top up the account at {self.provider}, or change `api_key` in {entry}{variable}."
-            case "bad_request" if status == 404:  # noqa: PLR2004 - not found
-                return f"Check `model_id` and `base_url` ({self.base_url}) in {entry}."
+            case "bad_request" if status in {404, 405}:
+                return f"Check `model_id`, `base_url` ({self.base_url}) and `client_type` in {entry}."
             case "bad_request" if status is not None and 300 <= status < 400:  # noqa: PLR2004 - redirects
                 return f"The server redirects; change `base_url` ({self.base_url}) in {entry}."
             case _:

@@ -36,4 +36,4 @@ def bearer_headers(api_key: str | None) -> dict[str, str]:
 def is_custom_endpoint(config: ModelConfig) -> bool:
     """Whether requests go to the user's own server (or one on this machine) and not to a provider's usual address."""
     entry = catalog.provider(config.provider)
-    return entry is None or entry.local or (config.base_url or entry.base_url) != entry.base_url
+    return entry is None or entry.local or not catalog.is_usual_address(config.provider, config.base_url)

@@ -32,6 +32,7 @@ class OpenAIChat:
     def __init__(self, config: ModelConfig, base_url: str) -> None:
         self._config = config
         self._base_url = base_url
+        self._is_custom = is_custom_endpoint(config)
         self._settings = chat_settings(config)
         self._body = ChatBody(self._settings)
 
@@ -53,9 +54,12 @@ class OpenAIChat:
         """That a model thinks less than it was asked to, and what to do; see :class:`SupportsRemark`."""
         if thinking_level in {None, "none"} or not silences_thinking(self._settings):
             return None
+        change = "Set `client_type` of its entry to openai-responses"
+        # Behind another address nobody knows whether there is more than Chat.
+        way_out = f"{change}, if its server speaks that." if self._is_custom else f"{change}, or take it out."
         return (
             f"{self._config.model_id} did not think: over openai-chat its provider refuses thinking together with"
-            " tools. Set `client_type` of its entry to openai-responses, or take it out."
+            f" tools. {way_out}"
         )
 
     def open_fold(self, segments: Segments) -> StreamFold:
@@ -69,7 +73,7 @@ class OpenAIChat:
     def _text_calls(self) -> Callable[..., TextCallReader] | None:
         known = {tool.name for tool in self._config.tools}
         mode = self._config.tool_calls
-        if not known or mode == "native" or (mode == "auto" and not is_custom_endpoint(self._config)):
+        if not known or mode == "native" or (mode == "auto" and not self._is_custom):
             return None
         return partial(TextCallReader, known, between_words=mode == "text")
 
