@@ -6,11 +6,13 @@ import sys
 
 import pytest
 
+from penguin.agent.models import choose_model
 from penguin.llm import catalog
 from penguin.llm.credentials import missing_key, resolve_api_key
 from penguin.llm.providers.openai_chat import chat_settings
 from penguin.protocol.errors import ConfigError, CredentialError
 from penguin.protocol.interfaces import ModelConfig
+from penguin.state.project import ProjectConfig
 
 
 def test_L15_a_model_is_a_pair() -> None:
@@ -168,6 +170,65 @@ def test_L15_common_open_models_are_known_on_servers_of_ones_own(provider: str, 
     assert known.thinking_levels == (("low", "medium", "high") if "gpt-oss" in model_id else ())
     assert known.tool_calls == ("text" if "gemma" in model_id or "deepseek-r1" in model_id else None)
     assert catalog.lookup("custom", model_id) is None, "only where nothing else can be behind the address"
+
+
+@pytest.mark.parametrize(
+    "model_id",
+    [
+        *(
+            "llava-llama3:8b",
+            "llama3-llava-next-8b",
+            "llava-hf/llama3-llava-next-8b-hf",
+            "openbmb/MiniCPM-Llama3-V-2_5",
+        ),
+        *("Qwen3-30B-VL", "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1", "OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview"),
+        *("llama-3-vision-alpha", "Qwen/Qwen3-Omni-30B-A3B-Instruct", "Hermes-3-Llama-3.1-8B"),
+        *("gpt-oss:120b-cloud", "qwen3-coder:480b-cloud", "qwen3-vl:235b-cloud"),
+    ],
+)
+def test_L14_eyes_and_clouds_are_not_taken_for_what_their_names_contain(model_id: str) -> None:
+    for server in ("ollama", "lmstudio", "llamacpp", "vllm"):
+        assert catalog.lookup(server, model_id) is None
+
+
+@pytest.mark.parametrize("model_id", ["qwen3_vl:8b", "qwen3vl-8b-instruct", "hf.co/unsloth/Qwen3-VL-8B-GGUF:Q4_K_M"])
+def test_L14_eyes_are_seen_however_they_are_written(model_id: str) -> None:
+    known = catalog.lookup("ollama", model_id)
+    assert known is not None
+    assert known.vision
+
+
+@pytest.mark.parametrize(
+    "model_id",
+    [
+        *(
+            "hf.co/bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M",
+            "qwen3-30b-a3b-thinking-2507-mlx-4bit",
+            "gpt-oss-20b",
+        ),
+        *(
+            "/models/Qwen3-0.6B-UD-IQ2_XXS.gguf",
+            "DeepSeek-R1-Distill-Qwen-7B-AWQ",
+            "qwen3-coder:30b",
+            "llama3.3:latest",
+        ),
+        *("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "lmstudio-community/Qwen3-8B-MLX-bf16"),
+    ],
+)
+def test_L14_usual_builds_of_a_model_without_eyes_have_none(model_id: str) -> None:
+    known = catalog.lookup("vllm", model_id)
+    assert known is not None
+    assert known.vision is False
+
+
+@pytest.mark.parametrize("model_id", ["Llama-3-8B-V", "qwen3-8b-somebodys-own", "llama3-gradient:8b"])
+def test_L14_whether_a_derived_model_sees_nobody_knows(model_id: str) -> None:
+    known = catalog.lookup("ollama", model_id)
+    assert known is not None
+    assert known.vision is None
+    assert known.context_window == 32_768
+    choice = choose_model(ProjectConfig(), "ollama", model_id)
+    assert choice.vision, "as for a model that is not listed"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class ModelChoice(Struct, frozen=True):
         """Whether it takes images; a model nobody knows is asked to."""
         if self.entry.vision is not None:
             return self.entry.vision
-        return self.known.vision if self.known else True
+        return self.known is None or self.known.vision is not False
 
 
 def _first(own: object, known: object, name: str) -> float:

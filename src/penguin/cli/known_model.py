@@ -43,7 +43,7 @@ def _filled_in(choice: ModelChoice) -> Iterator[str]:
         yield f"reads {known.context_window:,} tokens"
     if entry.max_output is None and known.max_output:
         yield f"writes up to {known.max_output:,}"
-    if entry.vision is None:
+    if entry.vision is None and known.vision is not None:
         yield "takes images" if known.vision else "takes no images"
     if entry.tool_calls is None and choice.known_tool_calls == "text":
         yield "writes its calls as text"
@@ -67,7 +67,7 @@ def _unknown(choice: ModelChoice) -> Iterator[str]:
     entry, known = choice.entry, choice.known
     if choice.context_window is None:
         yield "how much it can read: 128,000 tokens are assumed (--context-window)"
-    if entry.vision is None and known is None:
+    if entry.vision is None and (known is None or known.vision is None):
         yield "whether it takes images: it is sent them (--no-vision)"
     if choice.prices is None:
         yield "what it costs: nothing is counted (--pricing)"

@@ -58,6 +58,8 @@ class ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A model; sizes in tokens, ``None`` means not known. One that cannot be told not to think does not list ``none``.
 
+    ``vision`` is never ``None`` in the file, only for what somebody derived from an open model.
+
     ``checked`` is the day its numbers were compared with a public registry.
     """
 
@@ -67,7 +69,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     client_type: str | None = None
     context_window: int | None = None
     max_output: int | None = None
-    vision: bool = False
+    vision: bool | None = False
     thinking_levels: tuple[ThinkingLevel, ...] = ()
     thinking_control: ThinkingControl | None = None
     chat_thinks_with_tools: bool = True
@@ -76,7 +78,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class OpenModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Models whose names hold ``pattern``, as a server on one's own machine has them; see the file about the window."""
+    """Models whose names begin like ``pattern``, on a server of one's own; see the file about the window."""
 
     pattern: str
     checked: dt.date
@@ -151,19 +153,33 @@ def _passed_on(provider_name: str, model_id: str) -> ModelEntry | None:
     return replace(entry, context_window=None, max_output=None, pricing=None) if variant else entry
 
 
+_OTHER_BUILDS = re.compile(r"cloud|embed|rerank|guard|asr|tts|omni|audio|speech|ocr|image|mmproj")
+# `qwen3_vl`, `llama3-llava-next`, `MiniCPM-Llama3-V`, `InternVL`: eyes that were put on a model without.
+_EYES = re.compile(r"(?<![a-z])vlm?(?![a-z])|llava|vision|visual|vila|minicpm|intern|multimodal|(?<![a-z])mm(?![a-z])")
+_USUAL_WORD = re.compile(
+    r"\d+[bmke]?|[ae]\d+b?|v\d+"  # sizes, dates, versions
+    r"|i?q\d\w*|[kmls]|x?xs|xl|nl|b?f(p|loat)?\d+|(mx|nv)fp\d+|int\d+|\d+bit|w\d+a\d+"  # precision
+    r"|qat|awq|gptq|bnb|ud|dwq|gguf|mlx|dynamic"
+    r"|latest|it|instruct|chat|text|base|thinking|coder|next|distill|small|qwen3?|llama3?"
+)
+
+
 def _open_model(provider_name: str, model_id: str) -> ModelEntry | None:
-    server, name = provider(provider_name), model_id.lower()
-    if server is None or not server.local:
+    server, name = provider(provider_name), model_id.lower().rpartition("/")[2]
+    if server is None or not server.local or _OTHER_BUILDS.search(name):
         return None
-    known = next((each for each in _catalog().open_models if re.search(each.pattern, name)), None)
-    if known is None:
+    fitting = ((each, match) for each in _catalog().open_models if (match := re.match(each.pattern, name)))
+    known, match = next(fitting, (None, None))
+    if known is None or match is None or (not known.vision and _EYES.search(model_id.lower())):
         return None
+    rest = [word for word in re.split(r"[-_.:]", name[match.end() :]) if word]
+    derived = not all(_USUAL_WORD.fullmatch(word) for word in rest) and not known.vision
     return ModelEntry(
         provider=provider_name,
         model_id=model_id,
         checked=known.checked,
         context_window=known.context_window,
-        vision=known.vision,
+        vision=None if derived else known.vision,
         thinking_levels=known.thinking_levels,
         tool_calls=known.tool_calls,
         pricing=Pricing(0.0, 0.0, 0.0),
