@@ -93,6 +93,15 @@ def test_L15_add_overrides_what_the_catalogue_knows_of_thinking_and_output(
     assert "not known to gemini; allowed: budget, level" in unfit.err
 
 
+def test_L16_show_names_the_levels_that_a_control_stands_for(penguin: Penguin) -> None:
+    add(penguin, "http://127.0.0.1:9/v1", "--thinking-control", "enable")
+    rows = {row.split()[0]: row.split()[1:] for row in penguin("config", "show").out.splitlines()}
+    assert rows["models.custom/M.thinking_levels"] == ['["none","high"]', "default"]
+    add(penguin, "http://127.0.0.1:9/v1", "--thinking-levels", "")
+    rows = {row.split()[0]: row.split()[1:] for row in penguin("config", "show").out.splitlines()}
+    assert rows["models.custom/M.thinking_levels"][0] == "[]"
+
+
 def test_L15_every_control_can_be_named() -> None:
     assert set(CONTROLS) == set(get_args(ThinkingControl))
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from penguin.llm.known import CONTROLS, known_of
+from penguin.llm.known import CHAT_LEVELS, CONTROLS, known_of
 from penguin.llm.model import ADAPTERS, GenerativeModel, refuse_unusable
 from penguin.llm.providers.anthropic_messages import AnthropicMessages
 from penguin.llm.providers.gemini import Gemini
@@ -16,7 +16,7 @@ from penguin.llm.providers.openai_responses import OpenAIResponses
 from penguin.protocol.builders import user_text
 from penguin.protocol.errors import ConfigError
 from penguin.protocol.interfaces import GenerateRequest, ModelConfig, ThinkingControl
-from penguin.protocol.messages import ThinkingLevel
+from penguin.protocol.messages import ThinkingLevel, ToolDefinition
 
 ASKED = [user_text("hi")]
 
@@ -55,6 +55,56 @@ def test_L15_chat_takes_levels_and_control_of_the_entry() -> None:
     assert body(OpenAIChat, ModelConfig("custom", "m", thinking_levels=("low",)))["reasoning_effort"] == "low"
     assert "reasoning" not in body(OpenAIChat, ModelConfig("openrouter", "x/y", thinking_levels=()))
     assert body(OpenAIChat, ModelConfig("openrouter", "x/y"))["reasoning"] == {"effort": "xhigh"}
+
+
+@pytest.mark.parametrize(
+    ("control", "level", "sent"),
+    [
+        ("effort", "max", {"reasoning_effort": "high"}),
+        ("effort", "none", {"reasoning_effort": "low"}),
+        ("openrouter", "none", {"reasoning": {"enabled": False}}),
+        ("type", "low", {"thinking": {"type": "enabled"}}),
+        ("type-and-effort", "low", {"thinking": {"type": "enabled"}, "reasoning_effort": "low"}),
+        ("enable", "none", {"enable_thinking": False}),
+    ],
+)
+def test_L16_a_control_works_alone_over_chat(
+    control: ThinkingControl, level: ThinkingLevel, sent: dict[str, Any]
+) -> None:
+    for provider, model_id in (("custom", "m"), ("ollama", "qwen3:8b")):
+        own = ModelConfig(provider, model_id, thinking_control=control)
+        assert sent.items() <= body(OpenAIChat, own, level).items()
+        mute = ModelConfig(provider, model_id, thinking_control=control, thinking_levels=())
+        assert not sent.keys() & body(OpenAIChat, mute, level).keys()
+
+
+def test_L16_every_control_of_chat_stands_for_levels() -> None:
+    assert set(CONTROLS["openai-chat"]) == set(CHAT_LEVELS)
+
+
+SEARCH = {"tools": [{"type": "function", "function": {"name": "x", "parameters": {"type": "object"}}}]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"extra_body": SEARCH},
+        {"extra_body": SEARCH, "tools": [ToolDefinition("ls", "lists", {})], "tool_calls": "text"},
+        {"tools": [ToolDefinition("ls", "lists", {})], "thinking_levels": ()},
+        {"tools": [ToolDefinition("ls", "lists", {})], "thinking_levels": ("low", "high")},
+    ],
+)
+@pytest.mark.parametrize("level", [None, "high"])
+def test_L16_whatever_tools_a_request_brings_a_model_that_may_not_think_with_them_is_told_so(
+    settings: dict[str, Any], level: ThinkingLevel | None
+) -> None:
+    own = ModelConfig("openai", "gpt-5.6", "openai-chat", **settings)
+    assert body(OpenAIChat, own, level)["reasoning_effort"] == "none"
+
+
+def test_L16_calls_as_text_are_no_tools() -> None:
+    own = ModelConfig("openai", "gpt-5.6", "openai-chat", tools=[ToolDefinition("ls", "lists", {})], tool_calls="text")
+    assert body(OpenAIChat, own, "high")["reasoning_effort"] == "high"
 
 
 def test_L15_responses_takes_the_levels_of_the_entry() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from penguin.agent.models import ModelChoice, choose_model, is_nowhere, model_config
 from penguin.llm import catalog
 from penguin.llm.credentials import key_variables_of
+from penguin.llm.known import levels_of_control
 from penguin.llm.model import refuse_unusable
 from penguin.protocol.errors import ConfigError
 from penguin.protocol.interfaces import ModelConfig
@@ -115,7 +116,9 @@ def _fields(choice: ModelChoice, agent: AgentConfig, environ: Mapping[str, str])
     yield _first("thinking_level", (entry.thinking_level, ENTRY), (agent.model.thinking_level, AGENT))
     # A provider's own levels and style hold for its models that have none.
     levels = known.thinking_levels if known else (provider.thinking_levels or None) if provider else None
-    yield _first("thinking_levels", (entry.thinking_levels, ENTRY), (levels, CATALOGUE))
+    implied = levels_of_control(entry.thinking_control)
+    told = (levels, CATALOGUE) if levels or implied is None else (implied, "default")
+    yield _first("thinking_levels", (entry.thinking_levels, ENTRY), told)
     yield _first("thinking_control", (entry.thinking_control, ENTRY), (_control(choice), CATALOGUE))
     yield _first("tool_calls", (entry.tool_calls, ENTRY), (choice.known_tool_calls, CATALOGUE), ("auto", "default"))
 

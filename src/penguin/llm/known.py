@@ -21,6 +21,17 @@ CONTROLS: Mapping[str, tuple[str, ...]] = {
 """The words of ``ThinkingControl`` by the protocol that understands them."""
 
 
+CHAT_LEVELS: Mapping[str, tuple[ThinkingLevel, ...]] = {
+    "effort": ("low", "medium", "high"),
+    "openrouter": ("none", "low", "medium", "high", "xhigh"),
+    "type": ("none", "high"),
+    "type-and-effort": ("none", "low", "medium", "high"),
+    "enable": ("none", "high"),
+}
+"""What a control of Chat Completions can express, for an entry that names it and no levels. ``effort`` has no ``none``:
+only some servers have that word for it, and refuse the others."""
+
+
 class Known(Struct, frozen=True):
     """Sizes in tokens. ``thinking_levels`` is ``None`` when nobody knows, and empty when the model does not think.
 
@@ -46,6 +57,8 @@ def known_of(config: ModelConfig) -> Known:
     levels = config.thinking_levels
     if levels is None and row is not None:
         levels = row.thinking_levels
+    if config.thinking_levels is None:
+        levels = levels or levels_of_control(config.thinking_control, levels)
     return Known(
         config.context_window or (row.context_window if row else None),
         config.max_output or (row.max_output if row else None),
@@ -53,6 +66,19 @@ def known_of(config: ModelConfig) -> Known:
         config.thinking_control or (row.thinking_control if row else None),
         row.chat_thinks_with_tools if row else True,
     )
+
+
+def levels_of_control(
+    control: str | None, otherwise: tuple[ThinkingLevel, ...] | None = None
+) -> tuple[ThinkingLevel, ...] | None:
+    """The levels that an entry's control stands for where nobody names any: over Chat it had no effect otherwise.
+
+    Example::
+
+        levels_of_control("enable")  # ("none", "high")
+        levels_of_control("budget")  # None
+    """
+    return CHAT_LEVELS.get(control or "", otherwise)
 
 
 def refuse_unfit_settings(config: ModelConfig, client_type: str) -> None:

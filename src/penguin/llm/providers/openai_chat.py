@@ -52,7 +52,8 @@ class OpenAIChat:
 
     def remark(self, thinking_level: ThinkingLevel | None) -> str | None:
         """That a model thinks less than it was asked to, and what to do; see :class:`SupportsRemark`."""
-        if thinking_level in {None, "none"} or not silences_thinking(self._settings):
+        wanted = thinking_level not in {None, "none"} and bool(self._settings.thinking_levels)
+        if not wanted or not silences_thinking(self._settings):
             return None
         change = "Set `client_type` of its entry to openai-responses"
         # Behind another address nobody knows whether there is more than Chat.

@@ -278,9 +278,13 @@ def _reply_members(reply: _Reply, settings: ChatSettings) -> dict[str, Any]:
 
 
 def _fixed_members(settings: ChatSettings) -> dict[str, Any]:
-    ours = [] if settings.text_calls else [_tool(tool) for tool in settings.tools]
-    tools = ours + extra_tools(settings.extra_body)
+    tools = _tools(settings)
     return {"tools": Raw(encode(tools))} if tools else {}
+
+
+def _tools(settings: ChatSettings) -> list[dict[str, Any]]:
+    ours = [] if settings.text_calls else [_tool(tool) for tool in settings.tools]
+    return ours + extra_tools(settings.extra_body)
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -303,12 +307,15 @@ def thinking_members(settings: ChatSettings, level: ThinkingLevel | None) -> dic
     """The members that ask for ``level``, or for the nearest one the model accepts (L16)."""
     if silences_thinking(settings):
         # Leaving it out is no way round: these models then think at a level of their own, and that is refused too.
-        level = "none"
+        return _asking_for("none", settings.thinking_style)
     if level is None or not settings.thinking_levels:
         return {}
-    nearest = nearest_level(level, settings.thinking_levels)
+    return _asking_for(nearest_level(level, settings.thinking_levels), settings.thinking_style)
+
+
+def _asking_for(nearest: ThinkingLevel, style: ThinkingStyle) -> dict[str, Any]:
     switch = {"type": "disabled" if nearest == "none" else "enabled"}
-    match settings.thinking_style:
+    match style:
         case "effort":
             return {"reasoning_effort": nearest}
         case "openrouter":
@@ -322,6 +329,8 @@ def thinking_members(settings: ChatSettings, level: ThinkingLevel | None) -> dic
 
 
 def silences_thinking(settings: ChatSettings) -> bool:
-    """Whether requests ask for no thinking whatever level is wanted, because they bring tools."""
-    native = bool(settings.tools) and not settings.text_calls
-    return native and not settings.thinks_with_tools and "none" in settings.thinking_levels
+    """Whether requests ask for no thinking whatever level is wanted, because they bring tools.
+
+    Also the entry's own tools count, and also a model whose entry says that it does not think is told not to.
+    """
+    return not settings.thinks_with_tools and bool(_tools(settings))
