@@ -15,6 +15,7 @@ Decisions a reader may wonder about:
   out: the provider refuses an assistant message that ends in it. A turn of nothing but thinking is
   enough for that, or a paused one whose search was lost.
 - Text of nothing but white space is refused by the provider and therefore left out.
+- The protocol has no place for an image in the model's words: one it made goes with the next words of the user.
 - ``temperature`` is never sent: current models refuse it.
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 from msgspec import Raw
 
 from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
-from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
+from penguin.llm.providers.encoded_history import NO_WORDS, UNSEEN, EncodedHistory, Run, Thread, WireIds
 from penguin.llm.providers.lenient import ABSENT, kept_members, string
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_bytes, fidelity_fields
@@ -95,7 +96,7 @@ class MessagesBody:
     def __init__(self, settings: MessagesSettings) -> None:
         self._settings = settings
         self._fixed = _fixed_members(settings)
-        self._history = EncodedHistory(self._of_user, _of_model, WireIds)
+        self._history = EncodedHistory(self._of_user, _of_model, Thread)
 
     def build(
         self,
@@ -115,12 +116,14 @@ class MessagesBody:
         head = encode({name: value for name, value in top.items() if value is not None})
         return head[:-1] + b',"messages":[' + b",".join(_with_markers(messages)) + b"]}"
 
-    def _of_user(self, run: Run, ids: WireIds) -> list[dict[str, Any]]:
-        return [_message("user", _user_blocks(run, self._settings, ids))]
+    def _of_user(self, run: Run, thread: Thread) -> list[dict[str, Any]]:
+        return [_message("user", _user_blocks(run, self._settings, thread))]
 
 
-def _of_model(run: Run, ids: WireIds) -> list[dict[str, Any]]:
-    return [_message("assistant", _assistant_blocks(run, ids))]
+def _of_model(run: Run, thread: Thread) -> list[dict[str, Any]]:
+    thread.made = [message.payload for _, message in run if isinstance(message.payload, InlineData)]
+    blocks = _assistant_blocks(run, thread)
+    return [_message("assistant", blocks or [_text_block(NO_WORDS)] if thread.made else blocks)]
 
 
 def _message(role: str, blocks: list[Any]) -> dict[str, Any]:
@@ -147,15 +150,15 @@ def _may_think(messages: list[bytes]) -> bool:
 # --- the user's side ----------------------------------------------------------------------------------
 
 
-def _user_blocks(run: Run, settings: MessagesSettings, ids: WireIds) -> list[dict[str, Any]]:
-    """Results first, in the order given, then all words and images."""
+def _user_blocks(run: Run, settings: MessagesSettings, thread: Thread) -> list[dict[str, Any]]:
+    """Results first, in the order given, then what the reply before made, and all words and images."""
     results: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
+    others = thread.made_parts(_text_block, lambda made: [_data_block(made.data, made.mime_type, settings)])
     for _, message in run:
         match message.payload:
             case ToolCallOutput(output=output, tool_call_id=call_id, images=images):
                 content = _result_content(output, images or [], settings)
-                results.append({"type": "tool_result", "tool_use_id": ids.result(call_id), "content": content})
+                results.append({"type": "tool_result", "tool_use_id": thread.result(call_id), "content": content})
             case Text(text=text) if text.strip():
                 others.append(_text_block(text))
             case ImageUrl(image_url=url):
@@ -194,7 +197,7 @@ def _data_block(data: str, mime: str, settings: MessagesSettings) -> dict[str, A
 
 
 def _unseen() -> dict[str, Any]:
-    return _text_block("[image left out: this model cannot see images]")
+    return _text_block(UNSEEN)
 
 
 def _text_block(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from penguin.llm.providers.body_parts import encode
 from penguin.protocol.call_ids import legal_call_id
@@ -74,6 +74,37 @@ class WireIds:
     def result(self, tool_call_id: str) -> str:
         """The id of the call a result belongs to."""
         return self._current.get(tool_call_id) or legal_call_id(tool_call_id)
+
+
+NO_WORDS: Final = "[no words]"
+"""What a reply said that only made something."""
+
+UNSEEN: Final = "[image left out: this model cannot see images]"
+"""What a model without eyes is shown of any image, one it made included (L14)."""
+
+_MADE: Final = "[made by you, in the reply above]"
+Part = TypeVar("Part")
+
+
+class Thread(WireIds):
+    """Also knows what the last reply made and has no place in it: that goes back with the user's words after it.
+
+    Three of the protocols have no form, or only their own server's, for an image in the model's words. A session
+    that is forked to another model, or goes on with one, would lose it without a word.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[InlineData] = []
+
+    def made_parts(self, say: Callable[[str], Part], show: Callable[[InlineData], Iterable[Part]]) -> list[Part]:
+        """What the user's message begins with, in the protocol's words.
+
+        Example::
+
+            thread.made_parts(text_part, lambda data: [image_part(data)])  # [{"type": "text", …}, {"type": "image_url"…
+        """
+        return [part for data in self.made for part in (say(_MADE), *show(data))]
 
 
 Ids = TypeVar("Ids", bound=WireIds)

@@ -8,6 +8,8 @@ Decisions a reader may wonder about:
   result belongs to its call by name and order, so results stand in the order of the calls.
 - Calls that no Gemini model made have no signature, and newer models refuse a turn without one; the first
   such call of a reply carries the placeholder that Google documents for this.
+- An image the model made goes back in its place; to a model without eyes as a line of text, without the
+  signature, which was of the image. Images it only thought of are left out there.
 - Images a tool returned follow the results: only some models take them inside.
 """
 
@@ -22,7 +24,7 @@ from urllib.parse import urlsplit
 from msgspec import Raw
 
 from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
-from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
+from penguin.llm.providers.encoded_history import UNSEEN, EncodedHistory, Run, WireIds
 from penguin.llm.providers.gemini_schema import gemini_schema
 from penguin.llm.providers.lenient import members
 from penguin.protocol.blocks import NO_OUTPUT
@@ -128,8 +130,7 @@ class GeminiBody:
 
     def _of_model(self, run: Run, ids: _CallIds) -> Iterator[dict[str, Any]]:
         ids.begin_reply()
-        signed = self._settings.thinking_control == "level"
-        parts = [part for _, message in run for part in _model_parts(message, ids, signed=signed)]
+        parts = [part for _, message in run for part in _model_parts(message, ids, self._settings)]
         # A turn that said nothing still stood there: without it the user would speak twice in a row.
         yield {"role": "model", "parts": parts or [{"text": NO_OUTPUT}]}
 
@@ -229,14 +230,14 @@ def _image(url: str, *, vision: bool) -> dict[str, Any]:
     if url.startswith("data:") and comma:
         return _data(head.removeprefix("data:").partition(";")[0], data, vision=vision)
     if not vision:
-        return {"text": "[image left out: this model cannot see images]"}
+        return {"text": UNSEEN}
     mime = mimetypes.guess_type(urlsplit(url).path)[0] or "image/jpeg"
     return {"fileData": {"mimeType": mime, "fileUri": url}}
 
 
 def _data(mime: str, data: str, *, vision: bool) -> dict[str, Any]:
     if mime.startswith("image/") and not vision:
-        return {"text": "[image left out: this model cannot see images]"}
+        return {"text": UNSEEN}
     if mime in _IMAGES or mime.startswith(_OTHER_DATA):
         return {"inlineData": {"mimeType": mime, "data": data}}
     return {"text": f"[{mime} data left out: Gemini does not take it]"}
@@ -245,7 +246,7 @@ def _data(mime: str, data: str, *, vision: bool) -> dict[str, Any]:
 # --- the model's side ---------------------------------------------------------------------------------
 
 
-def _model_parts(message: Message, ids: _CallIds, *, signed: bool) -> list[dict[str, Any]]:
+def _model_parts(message: Message, ids: _CallIds, settings: GeminiSettings) -> list[dict[str, Any]]:
     match message.payload:
         case Text(text=text, fidelity=fidelity):
             return _text_parts(text, fidelity)
@@ -253,11 +254,14 @@ def _model_parts(message: Message, ids: _CallIds, *, signed: bool) -> list[dict[
             part = members(fidelity_fields(fidelity).get("part"))
             return [part | ({"text": thinking} if thinking else {})] if part else []
         case InlineData(data=data, mime_type=mime, fidelity=fidelity):
-            return [{"inlineData": {"mimeType": mime, "data": data}} | _signature(fidelity)]
+            part = _data(mime, data, vision=settings.vision)
+            return [part | _signature(fidelity) if "inlineData" in part else part]
         case InlineThinking(data=data, mime_type=mime, fidelity=fidelity):
+            if not settings.vision and mime.startswith("image/"):
+                return []
             return [{"thought": True, "inlineData": {"mimeType": mime, "data": data}} | _signature(fidelity)]
         case ToolCall() as call:
-            return [_call_part(call, ids, signed=signed)]
+            return [_call_part(call, ids, signed=settings.thinking_control == "level")]
         case _:
             return []
 

@@ -23,7 +23,7 @@ from msgspec import Raw, Struct
 
 from penguin.llm.catalog import ThinkingStyle
 from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
-from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
+from penguin.llm.providers.encoded_history import NO_WORDS, UNSEEN, EncodedHistory, Run, Thread, WireIds
 from penguin.llm.providers.text_calls import call_as_text, result_as_text, tools_as_text
 from penguin.llm.providers.think_tags import SOURCE as THINK_TAG
 from penguin.protocol.codec import fidelity_fields
@@ -41,8 +41,6 @@ from penguin.protocol.messages import (
 )
 
 _RESERVED = frozenset({"model", "messages", "stream", "tools"})
-_MADE = "[made by you, in the reply above]"
-_NO_WORDS = "[no words]"
 
 
 class ChatSettings(Struct, frozen=True):
@@ -87,7 +85,7 @@ class ChatBody:
         self._settings = settings
         self._fixed = _fixed_members(settings)
         self._system = encode(_system_message(settings)) if _system_message(settings) else b""
-        self._history = EncodedHistory(self._of_user, self._of_model, _Thread)
+        self._history = EncodedHistory(self._of_user, self._of_model, Thread)
 
     def build(
         self,
@@ -107,32 +105,24 @@ class ChatBody:
         messages = [message for message in (self._system, *self._history.items(history)) if message]
         return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
 
-    def _of_user(self, run: Run, thread: _Thread) -> Iterator[dict[str, Any]]:
-        return _user_messages(run, thread.made, self._settings, thread)
+    def _of_user(self, run: Run, thread: Thread) -> Iterator[dict[str, Any]]:
+        return _user_messages(run, self._settings, thread)
 
-    def _of_model(self, run: Run, thread: _Thread) -> Iterator[dict[str, Any]]:
+    def _of_model(self, run: Run, thread: Thread) -> Iterator[dict[str, Any]]:
         thread.made = [message.payload for _, message in run if isinstance(message.payload, InlineData)]
         return _assistant_messages(run, self._settings, thread)
-
-
-class _Thread(WireIds):
-    """Also knows what the last reply made, which goes back with the words that follow it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[InlineData] = []
 
 
 # --- the user's side ----------------------------------------------------------------------------------
 
 
-def _user_messages(run: Run, made: list[InlineData], settings: ChatSettings, ids: WireIds) -> Iterator[dict[str, Any]]:
+def _user_messages(run: Run, settings: ChatSettings, thread: Thread) -> Iterator[dict[str, Any]]:
     """Results first, in the order given, then one message with what the reply before made, all words and images."""
-    parts = [part for data in made for part in (_text_part(_MADE), *_user_parts(data, settings))]
+    parts = thread.made_parts(_text_part, lambda data: _user_parts(data, settings))
     for _, message in run:
         match message.payload:
             case ToolCallOutput(output=output, tool_call_id=call_id, images=images):
-                wire_id = ids.result(call_id)
+                wire_id = thread.result(call_id)
                 if settings.text_calls:
                     parts.append(_text_part(result_as_text(wire_id, output)))
                 else:
@@ -168,7 +158,7 @@ def _tool_images(wire_id: str, images: list[str], settings: ChatSettings) -> lis
 
 def _image_part(url: str, settings: ChatSettings) -> dict[str, Any]:
     if not settings.vision:
-        return _text_part("[image left out: this model cannot see images]")
+        return _text_part(UNSEEN)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -224,7 +214,7 @@ def _assistant_messages(run: Run, settings: ChatSettings, ids: WireIds) -> Itera
     reply.say("")
     if not reply.texts and not reply.calls:
         # A turn that said nothing still stood there: without it the user would speak twice in a row.
-        reply.say(_NO_WORDS if made else "[no output]")
+        reply.say(NO_WORDS if made else "[no output]")
     yield {"role": "assistant", **_reply_members(reply, settings)}
 
 

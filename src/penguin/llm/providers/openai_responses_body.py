@@ -8,7 +8,9 @@ Decisions a reader may wonder about:
   words, calls and images, whose content is stored once, what was around it.
 - Reasoning that nothing follows, or that holds neither encrypted nor open content, stays out: the server
   refuses the one, and cannot look up the other.
-- Images a tool returned are part of its output, which this protocol allows.
+- Images a tool returned are part of its output, which this protocol allows. An image the model made is an item
+  of its own only if it came as one; any other, and each for a model without eyes, goes with the next words of
+  the user. Reasoning whose image was taken away so stays out too.
 - ``strict`` is said to be off for every tool: it is on by default here, and refuses ordinary schemas.
 """
 
@@ -21,12 +23,13 @@ from typing import Any, Final
 from msgspec import Raw
 
 from penguin.llm.providers.body_parts import encode, extra_tools, legal_tool_name, nearest_level, valid_arguments
-from penguin.llm.providers.encoded_history import EncodedHistory, Run, WireIds
+from penguin.llm.providers.encoded_history import NO_WORDS, UNSEEN, EncodedHistory, Run, Thread
 from penguin.llm.providers.lenient import members, string
 from penguin.protocol.blocks import NO_OUTPUT
 from penguin.protocol.codec import fidelity_fields
 from penguin.protocol.messages import (
     THINKING_LEVELS,
+    UNSET,
     Fidelity,
     ImageUrl,
     InlineData,
@@ -70,7 +73,7 @@ class ResponsesBody:
     def __init__(self, settings: ResponsesSettings) -> None:
         self._settings = settings
         self._fixed = _fixed_members(settings)
-        self._history = EncodedHistory(self._of_user, _of_model, WireIds)
+        self._history = EncodedHistory(self._of_user, self._of_model, Thread)
 
     def build(
         self,
@@ -92,8 +95,11 @@ class ResponsesBody:
         head = encode({name: value for name, value in named.items() if value is not None})
         return head[:-1] + b',"input":[' + b",".join(self._history.items(history)) + b"]}"
 
-    def _of_user(self, run: Run, ids: WireIds) -> Iterator[dict[str, Any]]:
-        return _user_items(run, ids, vision=self._settings.vision)
+    def _of_user(self, run: Run, thread: Thread) -> Iterator[dict[str, Any]]:
+        return _user_items(run, thread, vision=self._settings.vision)
+
+    def _of_model(self, run: Run, thread: Thread) -> list[Any]:
+        return _model_items(run, thread, vision=self._settings.vision)
 
 
 def reasoning_members(settings: ResponsesSettings, level: ThinkingLevel | None) -> dict[str, Any]:
@@ -130,9 +136,9 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 # --- the user's side ----------------------------------------------------------------------------------
 
 
-def _user_items(run: Run, ids: WireIds, *, vision: bool) -> Iterator[dict[str, Any]]:
-    """Results first, in the order given, then one message with all the words and images."""
-    parts: list[dict[str, Any]] = []
+def _user_items(run: Run, thread: Thread, *, vision: bool) -> Iterator[dict[str, Any]]:
+    """Results first, in the order given, then one message with what the reply before made, all words and images."""
+    parts = thread.made_parts(_text_part, lambda data: _user_parts(data, vision=vision))
     for _, message in run:
         match message.payload:
             case ToolCallOutput(output=output, tool_call_id=call_id, images=images):
@@ -140,7 +146,7 @@ def _user_items(run: Run, ids: WireIds, *, vision: bool) -> Iterator[dict[str, A
                 shown: Any = output_text
                 if images:
                     shown = [_text_part(output_text), *(_image_part(url, vision=vision) for url in images)]
-                yield {"type": "function_call_output", "call_id": ids.result(call_id), "output": shown}
+                yield {"type": "function_call_output", "call_id": thread.result(call_id), "output": shown}
             case payload:
                 parts += _user_parts(payload, vision=vision)
     if parts:
@@ -167,7 +173,7 @@ def _text_part(text: str) -> dict[str, Any]:
 
 def _image_part(url: str, *, vision: bool) -> dict[str, Any]:
     if not vision:
-        return _text_part("[image left out: this model cannot see images]")
+        return _text_part(UNSEEN)
     # Servers that check requests against OpenAI's own types insist on the detail.
     return {"type": "input_image", "image_url": url, "detail": "auto"}
 
@@ -194,6 +200,10 @@ class _Reply:
             case _:
                 self.add(words)
 
+    def lose(self) -> None:
+        """What the waiting reasoning led to cannot be sent."""
+        self._waiting = []
+
     def recall(self, item: Raw) -> None:
         given = members(item)
         if string(given.get("type")) != "reasoning":
@@ -202,8 +212,9 @@ class _Reply:
             self._waiting.append(item)
 
 
-def _of_model(run: Run, ids: WireIds) -> list[Any]:
+def _model_items(run: Run, thread: Thread, *, vision: bool) -> list[Any]:
     reply = _Reply()
+    thread.made = []
     for _, message in run:
         match message.payload:
             case Text(text=text, fidelity=fidelity) if text:
@@ -211,11 +222,18 @@ def _of_model(run: Run, ids: WireIds) -> list[Any]:
             case Thinking(fidelity=fidelity) if "item" in (fields := fidelity_fields(fidelity)):
                 reply.recall(fields["item"])
             case ToolCall(name=name, arguments=arguments, tool_call_id=call_id, fidelity=fidelity):
-                reply.add(_call(name, arguments, ids.call(call_id), fidelity))
-            case InlineData(data=data, fidelity=fidelity) if item := members(fidelity_fields(fidelity).get("item")):
-                reply.add({**item, "result": data})
+                reply.add(_call(name, arguments, thread.call(call_id), fidelity))
+            case InlineData(data=data, fidelity=fidelity) as made:
+                item = members(fidelity_fields(fidelity).get("item"))
+                if item and vision:
+                    reply.add({**item, "result": data})
+                else:
+                    reply.lose()
+                    thread.made.append(made)
             case _:
                 pass
+    if thread.made and not reply.items:
+        reply.say(_words(NO_WORDS, UNSET))
     return reply.items
 
 
