@@ -536,6 +536,35 @@ async def test_an_image_at_an_address_is_a_link() -> None:
     assert said.texts() == ["![image](https://example.org/a.png)"]
 
 
+async def test_an_image_inside_a_think_block_does_not_end_it() -> None:
+    answers = [Answer([text("<think>Hm"), chunk({"images": [IMAGE]}), text(" so.</think>"), text("Done"), STOP])]
+    one, transport = model(*answers, Answer([text("ok"), STOP]))
+    said = await ask(one)
+    assert (said.thoughts(), said.texts()) == (["Hm", " so."], ["Done"])
+    await ask(one)
+    reply = next(message for message in transport.bodies()[1]["messages"] if message["role"] == "assistant")
+    assert "".join(part["text"] for part in reply["content"]) == "<think>Hm so.</think>Done"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("data:image/jpg;base64,/9j/4AAQ", "image/jpeg"),
+        ("DATA:image/png;charset=x;base64,iVBOR\nw0KGgo=", "image/png"),
+        ("data:image/png;base64,/9j/4AAQ", "image/jpeg"),
+        ("data:image/svg+xml;base64,PHN2Zy8+", "[image/svg+xml data left out: it cannot be shown]"),
+        ("data:image/svg+xml,<svg/>", "[image/svg+xml data left out: it cannot be shown]"),
+        ("data:image/png;base64,@@@", "[image/png data left out: it cannot be shown]"),
+        ("data:image/png;base64,", "[image/png data left out: it cannot be shown]"),
+        ("https://example.org/a.svg", "![image](https://example.org/a.svg)"),
+    ],
+)
+async def test_L14_only_an_image_that_can_go_back_is_kept(url: str, shown: str) -> None:
+    said = await fold(chunk({"images": [{"image_url": {"url": url}}]}), STOP, DONE)
+    kinds = [message.payload.mime_type for message in said.complete() if isinstance(message.payload, InlineData)]
+    assert kinds + said.texts() == [shown]
+
+
 async def test_an_image_the_model_made_goes_back_with_the_next_words_of_the_user() -> None:
     answers = [Answer([chunk({"images": [IMAGE]}), STOP]), Answer([text("ok"), STOP]), Answer([text("ok"), STOP])]
     one, transport = model(*answers)

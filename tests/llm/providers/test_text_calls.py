@@ -166,6 +166,31 @@ async def test_L18_a_native_call_makes_the_held_text_text() -> None:
     assert said.pairs() == [("list_tasks", "{}")]
 
 
+DRAWN = {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}
+LINKED = {"images": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("image", [DRAWN, LINKED], ids=["data", "link"])
+@pytest.mark.parametrize("mode", ["auto", "text"])
+@pytest.mark.parametrize("place", range(5))
+async def test_L18_an_image_anywhere_does_not_end_the_reading_of_calls(
+    image: dict[str, Any], mode: str, place: int
+) -> None:
+    written = f"<tool_call>{CALL}</tool_call>"
+    steps = [text(written[:6]), text(written[6:40]), text(written[40:-4]), text(written[-4:])]
+    said = await fold(*steps[:place], chunk(image), *steps[place:], STOP, tool_calls=mode)
+    assert said.outcome.status == "completed"
+    assert said.pairs() == [("write_file", ONE[0].arguments)]
+    assert said.texts() == ([] if image is DRAWN else ["![image](https://example.org/a.png)"])
+
+
+@pytest.mark.anyio
+async def test_L18_an_image_in_one_delta_with_a_call() -> None:
+    said = await fold(chunk({"content": CALL, **DRAWN}, finish="stop"), tool_calls="auto")
+    assert said.pairs() == [("write_file", ONE[0].arguments)]
+
+
 @pytest.mark.anyio
 async def test_L18_a_text_call_cut_off_is_malformed() -> None:
     said = await fold(text(CALL[:-4]), chunk(finish="length"), tool_calls="auto")

@@ -13,7 +13,7 @@ from msgspec import Raw
 from penguin.llm.adapter import Conclusion
 from penguin.llm.outcome import Rejection, rejection_from
 from penguin.llm.providers.lenient import ABSENT, NotJson, argument_text, document, is_null
-from penguin.llm.providers.made_images import image_address, split_data_url
+from penguin.llm.providers.made_images import image_address, shown_image
 from penguin.llm.providers.openai_chat_wire import WireCall, WireChoice, WireChunk, WireDelta, read
 from penguin.llm.providers.think_tags import ThinkTagReader
 from penguin.llm.segments import CallSegment, Segments
@@ -318,12 +318,12 @@ class ChatFold:
         self._images.add(url)
         self._brought_output = self._saw_content = self._said_something = True
         self._open_named_calls()
-        given = split_data_url(url)
-        if given is None:
-            self._speak(f"![image]({url})")
-        else:
-            self._flush_text()
-            self._segments.present(InlineData("assistant", given[1], given[0]))
+        # Past the readers of the content: their text goes on behind it, and may be in the middle of a call (L18).
+        match shown_image(url):
+            case InlineData() as data:
+                self._segments.present(data)
+            case words:
+                self._segments.say(words)
 
     def _text_extra(self, extra: Raw) -> None:
         segment = self._segments.text()
@@ -422,7 +422,7 @@ class ChatFold:
             call.segment.fidelity["extra_content"] = call.extra
 
     def _flush_text(self) -> None:
-        """A native call or an image follows: what the content held back was text after all."""
+        """A native call follows: what the content held back was text after all."""
         if not self._content.plain:
             self._content.finish()
             self._content = ThinkTagReader(self._segments, self._say)

@@ -26,6 +26,7 @@ class ThinkTagReader:
         self._segments = segments
         self._say = say
         self._held = ""
+        self._thought = False
         self._opening = self._closing = ""
         self._step: Callable[[str], None] = self._at_start
         self.plain = False
@@ -91,6 +92,9 @@ class ThinkTagReader:
 
     def _think(self, text: str) -> None:
         if text:
+            if self._thought and self._segments.thought(SOURCE) is None:
+                self._opening = ""  # something stood between, an image say: this is the rest of the block
+            self._thought = True
             self._segments.think(text, SOURCE)
             self._note_tags()
 
