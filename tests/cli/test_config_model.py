@@ -106,23 +106,61 @@ def test_L15_every_control_can_be_named() -> None:
     assert set(CONTROLS) == set(get_args(ThinkingControl))
 
 
+OWN = ("config", "model", "add", "--provider", "lab", "--model-id")
+PLACE = "http://127.0.0.1:9/v1"
+
+
 def test_add_takes_the_address_over_from_the_providers_other_entry_and_says_so(
     penguin: Penguin, project: ProjectPaths
 ) -> None:
-    own = ("config", "model", "add", "--provider", "lab", "--model-id")
-    place = "http://me:hushhush@127.0.0.1:9/v1"
-    assert penguin(*own, "one", "--base-url", place, "--client-type", "openai-responses", "--api-key", KEY).status == 0
-    said = penguin(*own, "two")
+    assert penguin(*OWN, "one", "--base-url", PLACE, "--client-type", "openai-responses", "--api-key", KEY).status == 0
+    said = penguin(*OWN, "two")
     assert said.status == 0, said.err
-    assert "As with your other models of lab, it is at http://127.0.0.1:9/v1" in said.out
-    assert "hushhush" not in said.out
+    assert f"As with your other models of lab, it is at {PLACE}" in said.out
     _, second = ProjectConfigFile(project.config).list_models()
-    assert (second.base_url, second.client_type, second.api_key) == (place, "openai-responses", None)
-    assert "As with" not in penguin(*own, "two", "--no-vision").out
-    assert penguin(*own, "three", "--base-url", "http://127.0.0.1:10/v1").status == 0
-    refused = penguin(*own, "four")
-    assert refused.status == 2, "they do not agree"
+    assert (second.base_url, second.client_type, second.api_key) == (PLACE, "openai-responses", None)
+    assert "As with" not in penguin(*OWN, "two", "--no-vision").out
+
+
+def test_add_takes_one_address_for_one_whatever_is_spoken_there(penguin: Penguin, project: ProjectPaths) -> None:
+    for name, place, protocol in (("one", PLACE, "openai-chat"), ("two", f"{PLACE}/", "openai-responses")):
+        assert penguin(*OWN, name, "--base-url", place, "--client-type", protocol).status == 0
+    assert penguin(*OWN, "three", "--client-type", "openai-responses").status == 0
+    assert penguin(*OWN, "four").status == 0
+    entries = ProjectConfigFile(project.config).list_models()[2:]
+    assert [(each.base_url, each.client_type) for each in entries] == [(PLACE, "openai-responses"), (PLACE, None)]
+
+
+@pytest.mark.parametrize("protocol", ["gemini", "anthropic-messages"])
+def test_L7_an_address_with_v1_is_not_handed_to_a_protocol_that_wants_the_host(penguin: Penguin, protocol: str) -> None:
+    assert penguin(*OWN, "one", "--base-url", PLACE).status == 0
+    refused = penguin(*OWN, "two", "--client-type", protocol)
+    assert refused.status == 2
     assert "--base-url" in refused.err
+
+
+def test_add_names_the_addresses_that_do_not_agree(penguin: Penguin) -> None:
+    assert penguin(*OWN, "one", "--base-url", PLACE).status == 0
+    assert penguin(*OWN, "two", "--base-url", "http://me:hushhush@127.0.0.1:10/v1").status == 0
+    refused = penguin(*OWN, "three")
+    assert refused.status == 2
+    for part in (PLACE, "http://127.0.0.1:10/v1", "--base-url"):
+        assert part in refused.err
+    assert "hushhush" not in refused.err
+
+
+def test_L17_an_address_with_a_password_is_not_taken_over(penguin: Penguin) -> None:
+    assert penguin(*OWN, "one", "--base-url", "http://me:hushhush@127.0.0.1:9/v1").status == 0
+    refused = penguin(*OWN, "two")
+    assert refused.status == 2
+    assert "password, which is not taken over" in refused.err
+    assert "hushhush" not in refused.err
+
+
+def test_add_does_not_tell_how_to_make_the_default_the_default(penguin: Penguin) -> None:
+    add(penguin, PLACE, "--set-default")
+    assert "To use it for new sessions" not in add(penguin, PLACE, "--no-vision")
+    assert "To use it for new sessions" in penguin(*OWN, "one", "--base-url", PLACE).out
 
 
 def test_add_changes_what_is_named_and_nothing_else(penguin: Penguin, project: ProjectPaths) -> None:
@@ -136,9 +174,10 @@ def test_add_changes_what_is_named_and_nothing_else(penguin: Penguin, project: P
 
 def test_L17_a_password_in_an_address_is_not_shown(penguin: Penguin) -> None:
     add(penguin, "http://somebody:hushhush@127.0.0.1:9/v1")
-    said = penguin("config", "model", "list")
-    assert "hushhush" not in said.out
-    assert "http://127.0.0.1:9/v1" in said.out
+    for command in (("config", "model", "list"), ("config", "show")):
+        said = penguin(*command)
+        assert "hushhush" not in said.out
+        assert "http://127.0.0.1:9/v1" in said.out
     refused = penguin(*ADD, "--base-url", "ftp://somebody:hushhush@host/")
     assert refused.status == 2
     assert "hushhush" not in refused.err
@@ -176,6 +215,20 @@ def test_detect_names_protocol_models_and_the_command_to_connect(penguin: Pengui
     assert "models: small, big one" in said.out
     assert f"--model-id small --client-type openai-chat --base-url {server.url}/v1 --api-key KEY" in said.out
     assert without_scheme.out == said.out
+
+
+def test_L17_detect_and_test_hide_the_password_of_the_address(penguin: Penguin) -> None:
+    with serving_table(Table({"/v1/models": (200, LIST), "/v1/chat/completions": (405, {})})) as server:
+        address = server.url.replace("://", "://me:hushhush@")
+        found = penguin("config", "model", "detect", address)
+        add(penguin, f"{address}/v1")
+        tried = penguin("config", "model", "test", "custom", "M")
+    nobody = penguin("config", "model", "detect", "http://me:hushhush@127.0.0.1:9")
+    for said in (found, tried, nobody):
+        assert "hushhush" not in said.out + said.err
+    assert found.status == 0, found.err
+    assert "put them into it again" in found.out
+    assert nobody.status == 1
 
 
 @pytest.mark.parametrize("evil", ["m; touch PWNED #", "$(touch PWNED)", "it's `here`"])

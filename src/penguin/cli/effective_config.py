@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penguin.agent.model_report import report_models
-from penguin.cli.redaction import masked
+from penguin.cli.redaction import masked, without_login
 from penguin.state.agent_files import read_agent_config, unknown_agent_keys
 from penguin.state.paths import HOME_VARIABLE
 from penguin.state.project import ProjectConfigFile
@@ -18,6 +18,7 @@ from penguin.state.toml_file import parse_toml
 from penguin.state.yaml_file import parse_yaml
 
 if TYPE_CHECKING:
+    from penguin.agent.model_report import ModelField
     from penguin.protocol.errors import ConfigProblem
     from penguin.state.paths import AgentPaths
 
@@ -69,8 +70,17 @@ def _models(paths: AgentPaths) -> Iterator[Setting]:
     for report in report_models(project, read_agent_config(paths.system_config), os.environ):
         for field in report.fields:
             source = str(paths.project.config) if field.source == "entry" else field.source
-            value = masked(field.value) if field.name == "api_key" else _shown(field.value)
-            yield Setting(f"models.{report.ref}.{field.name}", value, source)
+            yield Setting(f"models.{report.ref}.{field.name}", _of_model(field), source)
+
+
+def _of_model(field: ModelField) -> str:
+    match field.name, field.value:
+        case "api_key", secret:
+            return masked(secret)
+        case "base_url", str(url):
+            return without_login(url)
+        case _, value:
+            return _shown(value)
 
 
 def _agent(paths: AgentPaths) -> Iterator[Setting]:

@@ -40,3 +40,15 @@ def masked(secret: str | None) -> str:
     if not secret:
         return "none"
     return f"{secret[:3]}…{secret[-4:]}" if len(secret) >= 2 * _SHORTEST else "set"
+
+
+def without_login(url: str) -> str:
+    """An address without a name and password before the host (L17).
+
+    Example::
+
+        without_login("http://me:secret@127.0.0.1:8080/v1")  # "http://127.0.0.1:8080/v1"
+    """
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

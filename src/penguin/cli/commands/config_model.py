@@ -13,6 +13,7 @@ from penguin.cli.completing import complete_model, complete_provider
 from penguin.cli.lazy_group import Entry, LazyGroup
 from penguin.cli.options import Command, data_root, project_options
 from penguin.cli.pricing import Pricing
+from penguin.cli.redaction import without_login
 from penguin.cli.thinking_levels import ThinkingLevels
 
 if TYPE_CHECKING:
@@ -133,29 +134,60 @@ def add(
     file.add_model(entry, default=set_default)
     print(f"{entry.ref} is kept in {file.path}")
     if entry.base_url and not named.base_url:
-        print(f"As with your other models of {provider}, it is at {_without_login(entry.base_url)}")
+        print(f"As with your other models of {provider}, it is at {without_login(entry.base_url)}")
     for line in what_is_known(file.read(), entry):
         print(line)
     if set_default:
         print("It is the model for new sessions: penguin run -m TEXT")
-    elif not only_one:
+    elif not only_one and file.read().default_model != entry.ref:
         print(f"To use it for new sessions: penguin config model default {provider} {model_id}")
 
 
 def _at_the_same_place(entry: ModelEntry, others: Sequence[ModelEntry]) -> ModelEntry:
     """The entry with address and protocol of its provider's others, where nobody knows its address and they agree.
 
-    The two go together: what an address has to contain is for the protocol to say. A key is never taken over.
+    The two go together: what an address has to contain is for the protocol to say, so only an entry that is spoken
+    to in the same way counts. A key is never taken over, nor an address that holds a password.
+
+    Raises:
+        click.UsageError: there is an address to take over, or several, but not one that can be.
     """
     from msgspec.structs import replace  # noqa: PLC0415 - keeps `--help` cheap
 
     from penguin.agent.models import is_nowhere  # noqa: PLC0415 - this command only
 
-    places = {(each.base_url, each.client_type) for each in others if each.provider == entry.provider and each.base_url}
-    if not is_nowhere(entry) or len(places) != 1:
+    if not is_nowhere(entry):
         return entry
-    ((base_url, client_type),) = places
-    return replace(entry, base_url=base_url, client_type=entry.client_type or client_type)
+    family = entry.client_type and _family(entry.client_type)
+    alike = [each for each in others if each.provider == entry.provider and each.base_url]
+    alike = [each for each in alike if family in {None, _family(each.client_type)}]
+    places = {((each.base_url or "").rstrip("/"), _family(each.client_type)) for each in alike}
+    if not places:
+        return entry
+    if len(places) > 1:
+        named = " and ".join(sorted(f"{without_login(url)} ({protocol})" for url, protocol in places))
+        raise click.UsageError(
+            f"your other models of {entry.provider} are at {named}: say with --base-url and --client-type which it is"
+        )
+    base_url = alike[0].base_url or ""
+    if without_login(base_url) != base_url:
+        raise click.UsageError(
+            f"the address of your other models of {entry.provider} holds a password, which is not taken over: say"
+            " where it is with --base-url"
+        )
+    protocols = {each.client_type for each in alike}
+    return replace(
+        entry,
+        base_url=base_url,
+        client_type=entry.client_type or (protocols.pop() if len(protocols) == 1 else None),
+    )
+
+
+def _family(client_type: str | None) -> str:
+    """Protocols that share their addresses: both of OpenAI want the same ``/v1``."""
+    return {"anthropic-messages": "Anthropic", "ant-messages": "Anthropic", "gemini": "Gemini"}.get(
+        client_type or "", "OpenAI"
+    )
 
 
 @click.command(name="list")
@@ -250,15 +282,8 @@ def checked_url(url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise click.UsageError(f"{_without_login(url)} is no address; one looks like http://127.0.0.1:8080/v1")
+        raise click.UsageError(f"{without_login(url)} is no address; one looks like http://127.0.0.1:8080/v1")
     return url
-
-
-def _without_login(url: str) -> str:
-    """The address without a name and password before the host: they do not belong on a screen (L17)."""
-    scheme, separator, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _row(config: ProjectConfig, entry: ModelEntry) -> tuple[str, ...]:
@@ -272,6 +297,6 @@ def _row(config: ProjectConfig, entry: ModelEntry) -> tuple[str, ...]:
         entry.provider,
         entry.model_id,
         choice.client_type or "openai-chat",
-        _without_login(entry.base_url or (choice.provider.base_url if choice.provider else "-")),
+        without_login(entry.base_url or (choice.provider.base_url if choice.provider else "-")),
         masked(entry.api_key),
     )

@@ -11,6 +11,7 @@ import click
 
 from penguin.cli.commands.config_model import checked_url, model_pair, model_ref, project_file
 from penguin.cli.options import agent_paths, place_options
+from penguin.cli.redaction import without_login
 
 if TYPE_CHECKING:
     from penguin.agent.probing import Ability, ModelUnderTest, Trial
@@ -46,7 +47,8 @@ def detect(url: str, api_key: str | None, *, api_key_stdin: bool) -> int:
     try:
         found = anyio.run(look)
     except TransportError as error:
-        raise click.ClickException(f"nobody answers at {address}: {error}") from None
+        shown = without_login(address)
+        raise click.ClickException(f"nobody answers at {shown}: {str(error).replace(address, shown)}") from None
     return _tell(address, found)
 
 
@@ -56,7 +58,7 @@ def _tell(address: str, found: Detection) -> int:
     for note in found.notes:
         print(f"Note: {note}.")
     if not found.candidates:
-        print(f"{address} answers, but speaks no protocol that is known here.")
+        print(f"{without_login(address)} answers, but speaks no protocol that is known here.")
         return 1
     _tell_how_to_connect(found.candidates[0])
     return 0
@@ -68,14 +70,18 @@ def _tell_how_to_connect(best: Candidate) -> None:
     model, remark = model_to_offer(best.models)
     if remark:
         print(f"Note: {remark}.")
-    command = command_to_connect("custom", model, client_type=best.client_type, base_url=best.base_url, api_key=True)
+    base_url = without_login(best.base_url)
+    if base_url != best.base_url:
+        print("Note: name and password of the address are not shown; put them into it again.")
+    command = command_to_connect("custom", model, client_type=best.client_type, base_url=base_url, api_key=True)
     print(f"To connect it:\n  {command}")
 
 
 def _lines(candidate: Candidate) -> list[str]:
     from penguin.cli.render.text import one_line  # noqa: PLC0415 - this command only
 
-    lines = [f"{candidate.certainty}: {candidate.client_type} at {candidate.base_url} ({one_line(candidate.evidence)})"]
+    place = f"{candidate.client_type} at {without_login(candidate.base_url)}"
+    lines = [f"{candidate.certainty}: {place} ({one_line(candidate.evidence)})"]
     if candidate.models:
         more = len(candidate.models) - SHOWN
         named = ", ".join(one_line(name) for name in candidate.models[:SHOWN])
@@ -114,7 +120,8 @@ def try_model(
     file = project_file(root, project_id)
     config = read_agent_config(agent_paths(root, project_id, agent_id).system_config)
     model = model_under_test(file.read(), config, os.environ, ref)
-    print(f"{model.ref}, {model.config.client_type or 'openai-chat'} at {model.config.base_url}", flush=True)
+    place = without_login(model.config.base_url or "")
+    print(f"{model.ref}, {model.config.client_type or 'openai-chat'} at {place}", flush=True)
 
     async def run() -> list[Trial]:
         trials = []
