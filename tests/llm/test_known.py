@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
+from penguin.agent.models import described, model_config
 from penguin.llm.known import CHAT_LEVELS, CONTROLS, known_of
 from penguin.llm.model import ADAPTERS, GenerativeModel, refuse_unusable
 from penguin.llm.providers.anthropic_messages import AnthropicMessages
@@ -17,6 +18,8 @@ from penguin.protocol.builders import user_text
 from penguin.protocol.errors import ConfigError
 from penguin.protocol.interfaces import GenerateRequest, ModelConfig, ThinkingControl
 from penguin.protocol.messages import ThinkingLevel, ToolDefinition
+from penguin.state.agent_files import AgentConfig
+from penguin.state.project import ModelEntry, ProjectConfig
 
 ASKED = [user_text("hi")]
 
@@ -117,6 +120,19 @@ def test_L11_the_entrys_limit_of_the_model_caps_the_output() -> None:
     own = ModelConfig("openai", "gpt-4.1", api_key="k", max_tokens=32_000, max_output=5_000)
     sent = GenerativeModel(own).rehearse(GenerateRequest([user_text("hi")]))
     assert json.loads(sent)["max_completion_tokens"] == 5_000
+
+
+@pytest.mark.parametrize(
+    ("entry", "sent"),
+    [({"max_tokens": 700}, 700), ({"max_output": 900}, 900), ({"max_tokens": 100, "max_output": 900}, 100), ({}, None)],
+)
+def test_L11_what_the_entry_names_is_sent_where_nobody_knows_the_window(
+    entry: dict[str, int], sent: int | None
+) -> None:
+    own = ModelEntry(provider="custom", model_id="m", base_url="http://127.0.0.1:9", **entry)  # type: ignore[arg-type]
+    choice = described(ProjectConfig(models=(own,)), own.ref)
+    model = GenerativeModel(model_config(choice, AgentConfig(), {}, {}))
+    assert json.loads(model.rehearse(GenerateRequest([user_text("hi")]))).get("max_tokens") == sent
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,21 @@ from penguin.protocol.messages import Message
         (None, 200_000, 1_000, None, None),
         (None, 200_000, 1_000, 64_000, 64_000),
         (-1, 200_000, 1_000, None, None),
+        (100, 8_192, 1_000, None, 100),
+        (32_000, 8_192, 9_000, 100, 100),
     ],
 )
 def test_L11_output_cap(
     max_tokens: int | None, window: int | None, estimated: int, model_max: int | None, expected: int | None
 ) -> None:
     assert output_cap(max_tokens, window, estimated, model_max_output=model_max) == expected
+
+
+@pytest.mark.parametrize(("window", "expected"), [(None, 9_000), (0, 9_000), (200_000, 9_000), (8_192, 6_168)])
+def test_L11_what_a_person_named_is_asked_for_whether_or_not_the_window_is_known(
+    window: int | None, expected: int
+) -> None:
+    assert output_cap(32_000, window, 1_000, named=9_000) == expected
 
 
 def test_L12_the_estimate_learns_from_what_was_reported() -> None:

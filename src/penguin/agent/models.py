@@ -166,6 +166,7 @@ def model_config(
         max_output=entry.max_output,
         thinking_levels=entry.thinking_levels,
         thinking_control=entry.thinking_control,
+        max_tokens_named=entry.max_tokens is not None,
     )
 
 

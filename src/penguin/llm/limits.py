@@ -30,21 +30,26 @@ def output_cap(
     estimated_input: int,
     *,
     model_max_output: int | None = None,
+    named: int | None = None,
 ) -> int | None:
     """The largest output to ask for, in tokens; ``None`` where the request should not say.
 
     ``min(max_tokens, context_window - estimated_input - margin)``, never more than the model can
     write, and never so little that nothing useful fits: the provider then says what is too long.
+    ``named`` is what a person said of this model: it is asked for even where nobody knows the window.
 
     Example::
 
         output_cap(32_000, 8_192, 1_000)  # 6168
         output_cap(32_000, None, 1_000)  # None
+        output_cap(32_000, None, 1_000, named=9_000)  # 9000
     """
-    limits = [limit for limit in (max_tokens, model_max_output) if limit is not None and limit > 0]
-    if context_window is None or context_window < SMALLEST_PLAUSIBLE_WINDOW or not limits:
+    limits = [limit for limit in (max_tokens, model_max_output, named) if limit is not None and limit > 0]
+    if not limits:
         return None
-    return max(min(*limits, context_window - estimated_input - MARGIN, context_window), SMALLEST_CAP)
+    if context_window is None or context_window < SMALLEST_PLAUSIBLE_WINDOW:
+        return min(limits) if named else None
+    return max(min(*limits, context_window - estimated_input - MARGIN), min(SMALLEST_CAP, *limits))
 
 
 def characters(messages: Iterable[Message]) -> int:

@@ -205,11 +205,13 @@ class GenerativeModel:
 
     def _body_of(self, request: GenerateRequest, spoken: int) -> bytes:
         known = known_of(self._config)
+        config = self._config
         cap = output_cap(
-            self._config.max_tokens,
+            config.max_tokens,
             known.context_window,
             self._expected_input(request, spoken),
             model_max_output=known.max_output,
+            named=config.max_output or (config.max_tokens if config.max_tokens_named else None),
         )
         shown = self._view.of([*self._history, *request.new_messages])
         return self._adapter.body(shown, max_tokens=cap, thinking_level=self._level_of(request))

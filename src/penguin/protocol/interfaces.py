@@ -136,6 +136,8 @@ class ModelConfig:
 
     ``max_output`` (what the model can write at most), ``thinking_levels`` (those it accepts; empty: it does not
     think) and ``thinking_control`` override what the catalogue knows of the model; ``None`` leaves it to that.
+    ``max_tokens_named`` says that somebody chose ``max_tokens`` for this very model: like ``max_output`` it is then
+    sent even where nobody knows the window.
     """
 
     provider: str
@@ -157,6 +159,7 @@ class ModelConfig:
     max_output: int | None = None
     thinking_levels: tuple[ThinkingLevel, ...] | None = None
     thinking_control: ThinkingControl | None = None
+    max_tokens_named: bool = False
 
 
 ModelFactory: TypeAlias = Callable[[ModelConfig], LLMInterface]
