@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from penguin.llm.advice import advice_about
 from penguin.llm.transport import TransportError, UndecodableBody
 from penguin.protocol.events import ErrorKind, StopReason
 from penguin.protocol.interfaces import LLMOutcome, ModelError
@@ -150,7 +151,14 @@ KEY_TROUBLE = _words(
     r"login fail",
     r"api secret key",
 )
-WRONG_REQUEST = _words(r"invalid[_ ]request", r"invalid[_ ]param", r"not[_ ]found", r"unsupported", r"bad[_ ]request")
+WRONG_REQUEST = _words(
+    r"invalid[_ ]request",
+    r"invalid[_ ]param",
+    r"not[_ ]found",
+    r"unsupported",
+    r"bad[_ ]request",
+    r"unexpected endpoint",
+)
 
 # With a status, gateways say so of requests they cannot read; in a stream that began it is OpenAI's word for a
 # prompt against its policy.
@@ -213,21 +221,14 @@ class Place(Struct, frozen=True):
                 text = text.replace(secret, "[key]")
         return _KEY_LIKE.sub("[key]", text)
 
-    def advice(self, kind: ErrorKind, status: int | None) -> str:
-        """Which setting to change, or nothing."""
-        entry = f"the [[models]] entry of {self.provider}/{self.model_id} in {self.config_file}"
-        variable = f" or the environment variable {self.key_variable}" if self.key_variable else ""
-        match kind:
-            case "auth":
-                return f"Change `api_key` in {entry}{variable}."
-            case "quota":
-                return f"Top up the account at {self.provider}, or change `api_key` in {entry}{variable}."
-            case "bad_request" if status in {404, 405}:
-                return f"Check `model_id`, `base_url` ({self.base_url}) and `client_type` in {entry}."
-            case "bad_request" if status is not None and 300 <= status < 400:  # noqa: PLR2004 - redirects
-                return f"The server redirects; change `base_url` ({self.base_url}) in {entry}."
-            case _:
-                return ""
+    def advice(self, kind: ErrorKind, status: int | None, words: str = "") -> str:
+        """Which setting to change, or nothing; see :data:`penguin.llm.advice.ADVICE`."""
+        return advice_about(kind, status, words).format(
+            entry=f"the [[models]] entry of {self.provider}/{self.model_id} in {self.config_file}",
+            base_url=self.base_url,
+            provider=self.provider,
+            or_variable=f" or the environment variable {self.key_variable}" if self.key_variable else "",
+        )
 
 
 # A provider that echoes a key usually masks its middle; what is left must not reach a trace either.
@@ -242,8 +243,8 @@ _SHORTEST_SECRET = 6
 def rejected(rejection: Rejection, place: Place) -> LLMOutcome:
     """The outcome of an attempt the provider turned down."""
     rule = classify(rejection)
-    said, advice = _sentence(rejection), place.advice(rule.kind, rejection.judged_status)
-    message = place.hidden(f"{_ended(said)} {advice}" if advice else said)
+    advice = place.advice(rule.kind, rejection.judged_status, rejection.words)
+    message = place.hidden(_with_advice(_sentence(rejection), advice))
     retry_after = rejection.retry_after if rule.status == "timeout" else None
     return LLMOutcome(rule.status, ModelError(rule.kind, message, rejection.status, retry_after))
 
@@ -259,14 +260,17 @@ def _sentence(rejection: Rejection) -> str:
     return f"{head}: {words}" if head else words
 
 
-def _ended(words: str) -> str:
-    """The provider's words as a sentence: most end theirs without a full stop, and advice follows."""
-    return words if words.endswith((".", "!", "?", "…", "。")) else f"{words}."
+def _with_advice(words: str, advice: str) -> str:
+    """The provider's words as a sentence, since most end theirs without a full stop, and the advice."""
+    if not advice:
+        return words
+    return f"{words} {advice}" if words.endswith((".", "!", "?", "…", "。")) else f"{words}. {advice}"
 
 
 def disconnected(error: TransportError, place: Place, *, answering: bool) -> LLMOutcome:
     """The outcome of a connection that failed, before (``timeout``) or after (``malformed``) the answer began."""
-    message = place.hidden(str(error))
+    said = str(error)
+    message = place.hidden(_with_advice(said, place.advice("network", None, said)))
     if isinstance(error, UndecodableBody):
         return LLMOutcome("malformed", ModelError("malformed", message))
     return LLMOutcome("malformed" if answering else "timeout", ModelError("network", message))

@@ -353,7 +353,7 @@ async def test_D09_an_error_inside_the_stream_is_judged_by_its_type() -> None:
 async def test_D09_what_the_type_stands_for_also_decides_on_the_advice() -> None:
     said = await fold(start(), error("not_found_error", "model: no-such"))
     assert said.outcome.error is not None
-    assert said.outcome.error.message.startswith("not_found_error: model: no-such. Check `model_id`, `base_url` (")
+    assert said.outcome.error.message.startswith("not_found_error: model: no-such. Check `model_id` in the")
 
 
 @pytest.mark.parametrize(
