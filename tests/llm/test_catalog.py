@@ -23,6 +23,33 @@ def test_L15_a_model_is_a_pair() -> None:
     assert catalog.lookup("openai", "gpt-5 ") is None
 
 
+@pytest.mark.parametrize(
+    ("provider", "dated", "plain"),
+    [
+        ("openai", "gpt-5-2025-08-07", "gpt-5"),
+        ("openai", "gpt-4.1-2025-04-14", "gpt-4.1"),
+        ("anthropic", "claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+    ],
+)
+def test_L15_a_dated_name_is_the_model_it_dates(provider: str, dated: str, plain: str) -> None:
+    known, own = catalog.lookup(provider, dated), catalog.lookup(provider, plain)
+    assert known is not None
+    assert own is not None
+    assert known.model_id == dated
+    assert (known.context_window, known.client_type, known.pricing) == (
+        own.context_window,
+        own.client_type,
+        own.pricing,
+    )
+
+
+@pytest.mark.parametrize(
+    "model_id", ["gpt-5-2025", "gpt-5-2025-0807", "gpt-6-2025-08-07", "-2025-08-07", "gpt-5-99999999"]
+)
+def test_L15_what_is_no_date_is_another_model(model_id: str) -> None:
+    assert catalog.lookup("openai", model_id) is None
+
+
 def test_L7_models_of_openai_that_reason_speak_responses() -> None:
     ours = [entry for entry in catalog.models() if entry.provider == "openai"]
     assert len(ours) > 5

@@ -57,6 +57,11 @@ def test_L4_overflow_wording_under_any_status(words: str, status: int | None) ->
     ("status", "words", "expected"),
     [
         (413, "Payload Too Large", ("failed", "context_overflow")),
+        (429, "Number of input tokens has exceeded your per-minute rate limit", ("timeout", "rate_limit")),
+        (429, "input tokens per minute exceed the limit: rate limited", ("timeout", "rate_limit")),
+        (429, "Requests per minute usage limit exceeded", ("timeout", "rate_limit")),
+        (504, "no credits charged for this failed request: upstream timed out", ("timeout", "overloaded")),
+        (503, "You were not billed; no balance change. server overloaded", ("timeout", "overloaded")),
         (402, "Insufficient Balance", ("failed", "quota")),
         (429, "insufficient_quota: You exceeded your current quota", ("failed", "quota")),
         (429, "Your account org-1 is suspended due to insufficient balance", ("failed", "quota")),

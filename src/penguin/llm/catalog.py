@@ -114,9 +114,22 @@ def lookup(provider: str, model_id: str) -> ModelEntry | None:
 
         lookup("openai", "gpt-5").context_window  # 400000
         lookup("openrouter", "openai/gpt-5").context_window  # 400000
+        lookup("openai", "gpt-5-2025-08-07").context_window  # 400000
         lookup("ollama", "gpt-oss:20b").context_window  # 32768
     """
-    return _by_pair().get((provider, model_id)) or _passed_on(provider, model_id) or _open_model(provider, model_id)
+    return (
+        _by_pair().get((provider, model_id))
+        or _dated(provider, model_id)
+        or _passed_on(provider, model_id)
+        or _open_model(provider, model_id)
+    )
+
+
+def _dated(provider: str, model_id: str) -> ModelEntry | None:
+    """A vendor's own name for the model as it was on a day; it is the model of the name without one."""
+    name = re.sub(r"-20\d\d(-?)[01]\d\1[0-3]\d$", "", model_id)
+    own = _by_pair().get((provider, name)) if name != model_id else None
+    return None if own is None else replace(own, model_id=model_id)
 
 
 @lru_cache(maxsize=1)

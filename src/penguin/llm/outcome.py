@@ -102,7 +102,7 @@ QUOTA = _words(
     r"credit balance",
     r"(billing|payment)[_ ](hard[_ ]limit|not[_ ]active|required)",
     # A refusal may add that no credits were charged for it.
-    r"(out of|not enough|no|insufficient) (credits?|balance|funds)\b(?! (was|were|have been|has been) )",
+    r"(out of|not enough|no|insufficient) (credits?|balance|funds)\b(?! (was|were|have|has|charged|deducted|change)\b)",
     r"credits? (is|are|was|were|has been|have been) (depleted|exhausted|used up)",
     r"arrear(s|age)\b",
     r"please (recharge|top up)",
@@ -139,7 +139,8 @@ BUSY = _words(
     r"network_error",
 )
 # Google calls both the day's quota and the minute's exhausted; only the name of the limit tells.
-BY_THE_MINUTE = _words(r"(?s)^(?!.*perday).*per(minute|second)")
+# Anthropic says of tokens by the minute that their number has exceeded the limit, as others do of a prompt.
+BY_THE_MINUTE = _words(r"(?s)^(?!.*(per[- ]?day|request too large)).*per[- ]?(minute|second)")
 RATE_LIMITED = _words(r"rate[_ ]limit", r"too[_ ]many[_ ]requests", r"throttl", r"tokens per min", r"requests per min")
 KEY_TROUBLE = _words(
     r"invalid[_ ]api[_ ]key",
@@ -169,9 +170,9 @@ _SERVER = frozenset(range(500, 600))
 
 RULES: tuple[Rule, ...] = (
     Rule("failed", "context_overflow", frozenset({413})),
+    Rule("timeout", "rate_limit", frozenset({429}), BY_THE_MINUTE),
     Rule("failed", "context_overflow", words=OVERFLOW),
     Rule("failed", "quota", frozenset({402})),
-    Rule("timeout", "rate_limit", frozenset({429}), BY_THE_MINUTE),
     # Gateways also answer 5xx for an account without credit; waiting does not fill it.
     Rule("failed", "quota", frozenset({400, 401, 403, 404, 422, 429}) | _SERVER, QUOTA),
     Rule("timeout", "rate_limit", frozenset({429})),

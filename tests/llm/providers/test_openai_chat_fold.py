@@ -579,6 +579,22 @@ async def test_an_image_the_model_made_goes_back_with_the_next_words_of_the_user
     assert transport.requests[2].body.count(b"iVBORw0KGgo=") == 1
 
 
+@pytest.mark.parametrize("empty", [{}, {"message": None, "code": None}, {"message": "", "code": 0, "type": ""}])
+async def test_D05_an_error_that_says_nothing_is_none(empty: dict[str, Any]) -> None:
+    said = await fold(chunk({"content": "Hi"}, error=empty), chunk(choices=[], error=empty), chunk(finish="stop"))
+    assert (said.outcome.status, said.texts()) == ("completed", ["Hi"])
+
+
+async def test_D05_a_reason_beside_a_plain_finish_counts_where_nothing_was_said() -> None:
+    error = {"code": 502, "message": "late"}
+    empty = await fold(chunk({}, finish="stop", error=error), DONE)
+    assert empty.outcome.status == "timeout"
+    assert empty.outcome.error is not None
+    assert empty.outcome.error.message == "HTTP 502: late"
+    said = await fold(chunk({"content": "Hi"}, finish="stop", error=error), DONE)
+    assert said.outcome.status == "completed"
+
+
 async def test_an_error_event_by_name() -> None:
     said = await fold(text("Par"), b'event: error\ndata: {"reason":"upstream unavailable, try again later"}\n\n')
     assert said.outcome.status == "timeout"

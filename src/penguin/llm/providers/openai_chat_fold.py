@@ -253,12 +253,12 @@ class ChatFold:
 
     def _note_error(self, raw: Raw) -> None:
         error = document(bytes(raw))
-        if error:
+        if _says_something(error):
             self._reject({"error": error})
 
     def _reject(self, value: Any) -> None:
-        """The provider's own reason; it says more than a finish that only tells of some error."""
-        if self._ending.finish == "broken" or not self.delivered():
+        """The provider's own reason; it says more than a finish that only tells of some error, or ends nothing."""
+        if self._ending.finish == "broken" or not self.delivered() or not self._saw_content:
             self._ending.rejection = rejection_from(value)
 
     def _delta(self, delta: WireDelta) -> None:
@@ -456,7 +456,7 @@ def _may_be_error(chunk: WireChunk) -> bool:
 def _is_error(value: Any, name: str) -> bool:
     """An event without choices that is an error document in one of the known shapes."""
     match value:
-        case {"error": error} if error:
+        case {"error": error} if _says_something(error):
             return True
         case {"object": "error"} | {"type": "error"}:
             return True
@@ -470,6 +470,11 @@ def _is_error(value: Any, name: str) -> bool:
             return name == "error"
         case _:
             return False
+
+
+def _says_something(error: Any) -> bool:
+    """Some gateways put an error without a message, a code or anything into every chunk."""
+    return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
 def _is_another(call: _Call, index: int | None, provider_id: str, name: str, arguments: str) -> bool:
