@@ -12,6 +12,7 @@ from penguin.cli.commands.config_model import CLIENT_TYPES
 from penguin.state.paths import ProjectPaths
 from penguin.state.project import ClientType, ModelRef, ProjectConfigFile
 
+PLACE = "http://127.0.0.1:9/v1"
 OWN = '[[models]]\nprovider = "own"\nmodel_id = "M"\n'
 
 
@@ -27,6 +28,16 @@ def write(file: Path, text: str) -> Path:
         (OWN, 1, ["models[0].base_url", "is missing", "http://"]),
         (OWN + 'base_ulr = "http://127.0.0.1:9/v1"\n', 1, ["models[0].base_url", "is missing", "base_ulr"]),
         (OWN + 'base_url = "ftp://host/v1"\n', 4, ["models[0].base_url", "'ftp://host/v1'", "http://"]),
+        (
+            OWN + f'base_url = "{PLACE}"\nthinking_control = "budget"\n',
+            5,
+            ["models[0].thinking_control", "'budget' is not known to openai-chat; allowed: effort"],
+        ),
+        (
+            OWN + f'base_url = "{PLACE}"\nclient_type = "gemini"\ntool_calls = "text"\n',
+            6,
+            ["models[0].tool_calls", "set client_type to openai-chat"],
+        ),
         (OWN + 'base_url = "http://"\n', 4, ["models[0].base_url", "'http://'"]),
         (
             'default_model = {provider = "own", model_id = "other"}\n' + OWN + 'base_url = "http://127.0.0.1:9/v1"\n',

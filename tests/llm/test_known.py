@@ -153,7 +153,7 @@ def test_L16_a_control_of_another_protocol_is_refused(client_type: str, control:
 @pytest.mark.parametrize("client_type", ["openai-responses", "anthropic-messages", "gemini"])
 def test_L18_calls_as_text_are_refused_where_the_protocol_ignores_them(client_type: str) -> None:
     own = ModelConfig("custom", "m", client_type, base_url="http://127.0.0.1:9", tool_calls="text")
-    with pytest.raises(ConfigError, match=r'tool_calls "text".*openai-chat'):
+    with pytest.raises(ConfigError, match=r'tool_calls of custom/m: "text" is not known.*openai-chat'):
         refuse_unusable(own)
 
 

@@ -11,7 +11,7 @@ from penguin.agent.parts import Parts
 from penguin.engine.budget import Prices
 from penguin.environment.tools.describe_image import VisionDescriber
 from penguin.llm import catalog
-from penguin.llm.model import create_model
+from penguin.llm.model import create_model, unfit_setting_of
 from penguin.protocol.errors import ConfigError, ResumeError
 from penguin.protocol.interfaces import LLMInterface, ModelConfig, ModelFactory
 from penguin.protocol.messages import THINKING_LEVELS, SessionMeta, ThinkingLevel
@@ -118,7 +118,10 @@ class Blueprints:
                 f"is missing; {choice.entry.provider} is no provider of the catalogue, so an address that begins with"
                 " http:// or https:// must say where it is",
             )
-        return model_config(choice, self.config, self.environ, keys, config_file=self.paths.project.config)
+        config = model_config(choice, self.config, self.environ, keys, config_file=self.paths.project.config)
+        if base_url_needed and (unfit := unfit_setting_of(config)):
+            raise self._project_file.error_about_model(choice.ref, unfit.setting, unfit.why)
+        return config
 
     def _refuse_unknown_default(self) -> None:
         ref = self.project.default_model

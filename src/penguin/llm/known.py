@@ -8,7 +8,6 @@ from typing import get_args
 from msgspec import Struct
 
 from penguin.llm import catalog
-from penguin.protocol.errors import ConfigError
 from penguin.protocol.interfaces import ModelConfig, ThinkingControl
 from penguin.protocol.messages import ThinkingLevel
 
@@ -81,21 +80,25 @@ def levels_of_control(
     return CHAT_LEVELS.get(control or "", otherwise)
 
 
-def refuse_unfit_settings(config: ModelConfig, client_type: str) -> None:
-    """What its protocol has no words for would be ignored: the model think as it likes, or be sent tools it refuses.
+class Unfit(Struct, frozen=True):
+    """A setting that a protocol has no words for, and why in words that follow its name."""
 
-    Raises:
-        ConfigError: names the setting, and what is allowed.
+    setting: str
+    why: str
+
+
+def unfit_setting(config: ModelConfig, client_type: str) -> Unfit | None:
+    """What would be ignored: the model then thinks as it likes, or is sent tools that its server refuses.
+
+    Example::
+
+        unfit_setting(ModelConfig("custom", "m", thinking_control="effort"), "gemini").setting  # "thinking_control"
     """
     if config.tool_calls == "text" and client_type != "openai-chat":
-        raise ConfigError(
-            f'tool_calls "text" of {config.provider}/{config.model_id} is not known to {client_type}:'
-            " set client_type to openai-chat, or take the key out"
-        )
+        way_out = "set client_type to openai-chat, or take the key out"
+        return Unfit("tool_calls", f'"text" is not known to {client_type}: {way_out}')
     control, fitting = config.thinking_control, CONTROLS[client_type]
     if control is None or control in fitting:
-        return
+        return None
     allowed = f"allowed: {', '.join(fitting)}" if fitting else "it has one way only: take the key out"
-    raise ConfigError(
-        f"thinking_control {control!r} of {config.provider}/{config.model_id} is not known to {client_type}; {allowed}"
-    )
+    return Unfit("thinking_control", f"{control!r} is not known to {client_type}; {allowed}")

@@ -20,7 +20,7 @@ from penguin.llm.adapter import Adapter, AdapterFactory, Conclusion, StreamFold,
 from penguin.llm.clocks import Clocks
 from penguin.llm.credentials import key_variables_of
 from penguin.llm.isolation import View
-from penguin.llm.known import known_of, refuse_unfit_settings
+from penguin.llm.known import Unfit, known_of, unfit_setting
 from penguin.llm.limits import (
     CHARACTERS_PER_TOKEN,
     TokenEstimator,
@@ -119,6 +119,15 @@ def refuse_unusable(config: ModelConfig) -> None:
     """
     _base_url(config)
     _adapter_factory(config)
+
+
+def unfit_setting_of(config: ModelConfig) -> Unfit | None:
+    """A setting that the model's protocol cannot use, for whoever knows the place in the file.
+
+    Raises:
+        ConfigError: the client type is unknown.
+    """
+    return unfit_setting(config, _client_type(config))
 
 
 class GenerativeModel:
@@ -454,17 +463,22 @@ def _with_digest(outcome: LLMOutcome, body: bytes) -> LLMOutcome:
     return LLMOutcome(outcome.status, outcome.error, digest, outcome.cut_off, outcome.note)
 
 
-def _adapter_factory(config: ModelConfig) -> AdapterFactory:
+def _client_type(config: ModelConfig) -> str:
     named = config.client_type or catalog.usual_client_type(config.provider, config.model_id, config.base_url)
     client_type = ALIASES.get(named or "", named or "openai-chat")
-    load = ADAPTERS.get(client_type)
-    if load is None:
+    if client_type not in ADAPTERS:
         allowed = ", ".join(sorted({*ADAPTERS, *(alias for alias, target in ALIASES.items() if target in ADAPTERS)}))
         raise ConfigError(
             f"client_type {named!r} of {config.provider}/{config.model_id} is not available; allowed: {allowed}"
         )
-    refuse_unfit_settings(config, client_type)
-    return load()
+    return client_type
+
+
+def _adapter_factory(config: ModelConfig) -> AdapterFactory:
+    client_type = _client_type(config)
+    if unfit := unfit_setting(config, client_type):
+        raise ConfigError(f"{unfit.setting} of {config.provider}/{config.model_id}: {unfit.why}")
+    return ADAPTERS[client_type]()
 
 
 def _base_url(config: ModelConfig) -> str:
