@@ -210,6 +210,7 @@ def test_L15_common_open_models_are_known_on_servers_of_ones_own(provider: str, 
         ),
         *("Qwen3-30B-VL", "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1", "OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview"),
         *("llama-3-vision-alpha", "Qwen/Qwen3-Omni-30B-A3B-Instruct", "Hermes-3-Llama-3.1-8B"),
+        *("meta-llama/Llama-3.2-11B-Instruct", "llama3.2:90b"),
         *("gpt-oss:120b-cloud", "qwen3-coder:480b-cloud", "qwen3-vl:235b-cloud"),
     ],
 )
@@ -235,6 +236,7 @@ def test_L14_eyes_are_seen_however_they_are_written(model_id: str) -> None:
         ),
         *(
             "/models/Qwen3-0.6B-UD-IQ2_XXS.gguf",
+            r"C:\models\Qwen3-8B-Q4_K_M.gguf",
             "DeepSeek-R1-Distill-Qwen-7B-AWQ",
             "qwen3-coder:30b",
             "llama3.3:latest",

@@ -236,6 +236,12 @@ def test_an_address_is_needed(base_url: str | None) -> None:
         create_model(config(base_url=base_url))
 
 
+def test_L17_an_address_is_refused_without_its_password() -> None:
+    with pytest.raises(ConfigError, match="base_url") as refused:
+        create_model(config(base_url="ftp://me:hushhush@host/v1"))
+    assert "hushhush" not in str(refused.value)
+
+
 # --- errors -------------------------------------------------------------------------------------------
 
 

@@ -178,7 +178,7 @@ _USUAL_WORD = re.compile(
 
 
 def _open_model(provider_name: str, model_id: str) -> ModelEntry | None:
-    server, name = provider(provider_name), model_id.lower().rpartition("/")[2]
+    server, name = provider(provider_name), re.split(r"[/\\]", model_id.lower())[-1]
     if server is None or not server.local or _OTHER_BUILDS.search(name):
         return None
     fitting = ((each, match) for each in _catalog().open_models if (match := re.match(each.pattern, name)))

@@ -490,7 +490,10 @@ def _base_url(config: ModelConfig) -> str:
             " so put `base_url` into its [[models]] entry"
         )
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise ConfigError(f"base_url of {config.provider}/{config.model_id} must begin with http:// or https://: {url}")
+        shown = url.rpartition("@")[2]  # a password may stand before it (L17)
+        raise ConfigError(
+            f"base_url of {config.provider}/{config.model_id} must begin with http:// or https://: {shown}"
+        )
     return url
 
 
