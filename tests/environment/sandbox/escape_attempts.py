@@ -1,7 +1,9 @@
 """Ways out of a sandbox that somebody might try, each aimed at the throw-away things of a :class:`Stage`.
 
 An attempt is a script for bash and a question whether it got anywhere. Without a sandbox each gets somewhere, or
-the question would prove nothing; those that need root or a program are not asked without.
+the question would prove nothing; those that need root or a program are not asked without. What is aimed at the first
+process also tries the victim: where process 1 is out of root's own reach, in a virtual machine say, that one stands
+for it, and in the sandbox neither may be reached.
 """
 
 # ruff: noqa: E501 - one attempt, one line
@@ -60,6 +62,8 @@ class Attempt:
     programs: tuple[str, ...] = ()
     contained_with: Literal["any network", "no network"] = "any network"
     only_if: Callable[[], bool] = lambda: True
+    careless: bool = False
+    """Without a sandbox it is started by somebody who leaves descriptors open; the harness never does."""
 
     @property
     def can_be_shown(self) -> bool:
@@ -67,12 +71,14 @@ class Attempt:
         return (not self.root or os.geteuid() == 0) and all(map(shutil.which, self.programs)) and self.only_if()
 
 
+def control_groups_are_open() -> bool:
+    """Whether there is a hierarchy, of version 2 or one of several of version 1, that root may change."""
+    top = Path("/sys/fs/cgroup")
+    return any(os.access(file, os.W_OK) for file in [top / "cgroup.procs", *top.glob("*/cgroup.procs")])
+
+
 def _python(code: str) -> str:
     return f"$PYTHON -I -S -c {code!r}"
-
-
-def first_process_is_open() -> bool:
-    return os.access("/proc/1/root", os.X_OK)
 
 
 WRITES = {
@@ -164,12 +170,12 @@ _READY = "until [ -e /tmp/ready-$LABEL ]; do :; done"
 _CONNECT_TO = "import socket,os; s=socket.socket({kind}); s.connect({address}); s.send(b'x')"
 
 OTHERS = (
-    Attempt("the root of the first process", "echo x >/proc/1/root$OUT/victim", changed, only_if=first_process_is_open),
+    Attempt("the root of the first process", "for p in 1 $VICTIM; do echo x >/proc/$p/root$OUT/victim && break; done", changed),
     Attempt("a signal to another process", "kill -KILL $VICTIM", killed),
     Attempt("a signal to all of a name", "pkill -KILL -f 'sleep 1000$' -s $VICTIM", killed, programs=("pkill",)),
     Attempt("a trace of another process", _python(_PTRACE), said_so),
     Attempt("namespaces of another process", "nsenter -t $VICTIM -m sh -c 'echo x >$OUT/victim'", changed, root=True),
-    Attempt("namespaces of the first process", "nsenter -t 1 -a sh -c 'echo x >$OUT/victim'", changed, root=True, only_if=first_process_is_open),
+    Attempt("namespaces of the first process", "for p in 1 $VICTIM; do nsenter -t $p -a sh -c 'echo x >$OUT/victim' && break; done", changed, root=True),
     Attempt("a mount", "mkdir m; mount -t tmpfs none m && echo ESCAPED; umount m", said_so, root=True),
     Attempt("a bind mount", "mkdir m; mount --bind $OUT m && echo x >m/victim; umount m", changed, root=True),
     Attempt("a remount", "mount -o remount,bind,rw / ; mount -o remount,rw $OUT; echo x >$OUT/victim", changed),
@@ -187,7 +193,8 @@ OTHERS = (
     Attempt("the log of the kernel", "[ -r /dev/kmsg ] && echo ESCAPED", said_so, root=True),
     Attempt("a knob of the kernel", _KNOB.format(name="vm/swappiness"), said_so, root=True),
     Attempt("the handler of core dumps", _KNOB.format(name="kernel/core_pattern"), said_so, root=True),
-    Attempt("the emergency key", "[ -w /proc/sysrq-trigger ] && echo ESCAPED", said_so, root=True, only_if=Path("/proc/sysrq-trigger").exists),
+    # Not every kernel has the key; the affinity of interrupts is as open, and covered in the same way.
+    Attempt("the emergency key", "for f in /proc/sysrq-trigger /proc/irq/default_smp_affinity; do [ -w $f ] && echo ESCAPED; done", said_so, root=True),
     Attempt(
         "a knob in sys",
         'f=/sys/kernel/mm/ksm/run; v=$(cat $f); echo "$v" >$f && echo ESCAPED',
@@ -197,16 +204,18 @@ OTHERS = (
     ),
     Attempt(
         "a control group",
-        "d=/sys/fs/cgroup/penguin-$LABEL; mkdir $d && echo ESCAPED && rmdir $d",
+        "for f in /sys/fs/cgroup{,/*}/cgroup.procs; do d=${f%/*}/penguin-$LABEL; mkdir $d && echo ESCAPED && rmdir $d && break; done",
         said_so,
         root=True,
-        only_if=lambda: os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK),
+        only_if=control_groups_are_open,
     ),
     Attempt("the name of the machine", 'hostname "$(hostname)" && echo ESCAPED', said_so, root=True),
     Attempt("another owner", "touch f; chown 65534 f && echo ESCAPED", said_so, root=True),
     Attempt("another user", "su nobody -s /bin/sh -c 'echo ESCAPED'", said_so, root=True, programs=("su",)),
     Attempt("a set-user-id program", "[ $($OUT/../suid-id -u) = 65534 ] && echo ESCAPED", said_so, root=True),
-    Attempt("sudo", "sudo -n echo ESCAPED", said_so, root=True, programs=("sudo",)),
+    Attempt("sudo, or what becomes root like it", "touch f; (sudo -n chown 65534 f || $OUT/../suid-chown 65534 f) && echo ESCAPED", said_so, root=True),
+    Attempt("a key in a descriptor left open", "cd /proc/self/fd; for d in *; do [ $d -gt 2 ] && [ -f $d ] && cat $d; done", read, careless=True),
+    Attempt("a directory in a descriptor left open", "for d in /proc/self/fd/*; do [ -d $d/ ] && echo x >$d/victim; done", changed, careless=True),
     Attempt("a raw socket", _python("import socket; socket.socket(17, 3, 768); print('ESCAPED')"), said_so, root=True),
     Attempt("shared memory", "perl -e 'shmread($ENV{SHM}, $b, 0, 40) and print $b'", read),
     Attempt("a file in shared memory", "[ -e /dev/shm/penguin-$LABEL ] && echo ESCAPED", said_so),
@@ -222,7 +231,7 @@ OTHERS = (
     Attempt("a connection by another name", "echo x >/dev/tcp/localhost/$TCP", reached("TCP"), contained_with="no network"),
     Attempt("a connection to everywhere", "echo x >/dev/tcp/0.0.0.0/$TCP", reached("TCP"), contained_with="no network"),
     Attempt("a datagram, as names are asked for", "echo x >/dev/udp/127.0.0.1/$UDP", reached("UDP"), contained_with="no network"),
-    Attempt("the network of the first process", "nsenter -t 1 -n bash -c 'echo x >/dev/tcp/127.0.0.1/$TCP'", reached("TCP"), root=True, contained_with="no network", only_if=first_process_is_open),
+    Attempt("the network of the first process", "for p in 1 $VICTIM; do nsenter -t $p -n bash -c 'echo x >/dev/tcp/127.0.0.1/$TCP' && break; done", reached("TCP"), root=True, contained_with="no network"),
 )  # fmt: skip
 
 ATTEMPTS = (

@@ -48,12 +48,17 @@ class Stage:
             "PYTHON": sys.executable,
             "LABEL": self.label,
         }
-        self._lay_out()
-        self._start_victim()
-        self._listen()
-        self._shown = self._open_terminal()
-        self._share_memory()
-        self._remember()
+        try:
+            self._lay_out()
+            self._start_victim()
+            self._listen()
+            self._shown = self._open_terminal()
+            self._share_memory()
+            self._leave_open()
+            self._remember()
+        except BaseException:
+            self.close()
+            raise
 
     # ------------------------------------------------------------ files
 
@@ -64,14 +69,19 @@ class Stage:
         _write(self.home / ".bashrc", "# start-up\n")
         self._lay_out_repository()
         if os.geteuid() == 0:
-            program = self.root / "suid-id"
-            shutil.copy(str(shutil.which("id")), program)
-            os.chown(program, NOBODY, NOBODY)
-            program.chmod(0o4755)
+            self._set_user_id("id", NOBODY)
+            self._set_user_id("chown", 0)
         # Where no sandbox shows it: the copies of secrets are not hidden.
         self._pristine = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
         for part in PARTS:
             shutil.copytree(self.root / part, self._pristine / part, symlinks=True)
+
+    def _set_user_id(self, name: str, owner: int) -> None:
+        """A copy of a program that runs as ``owner``, whoever starts it, as ``suid-NAME`` beside the workspace."""
+        program = self.root / f"suid-{name}"
+        shutil.copy(str(shutil.which(name)), program)
+        os.chown(program, owner, owner)
+        program.chmod(0o4755)
 
     def _lay_out_repository(self) -> None:
         self.workspace.mkdir()
@@ -120,6 +130,7 @@ class Stage:
         for part in PARTS:
             shutil.rmtree(self.root / part, ignore_errors=True)
             shutil.copytree(self._pristine / part, self.root / part, symlinks=True)
+        self._open_again()
         self._listen()
         self._remember()
 
@@ -140,12 +151,31 @@ class Stage:
         return Path("/dev/shm", f"penguin-{self.label}")  # noqa: S108 - a target
 
     def _share_memory(self) -> None:
-        make = f"$i = shmget(0, 40, 0600|512) or die; shmwrite($i, '{self.token}', 0, 40); print $i"
+        # The first segment of a namespace is number 0, which is false for Perl and no failure.
+        make = "$i = shmget(0, 40, 0600|512); defined $i or die $!; print $i"
         segment = subprocess.run(["perl", "-e", make], capture_output=True, text=True, check=True).stdout
         self.variables["SHM"] = segment
-        self._closing.callback(subprocess.run, ["perl", "-e", f"shmctl({segment}, 0, 0) or die"], check=True)
+        self._closing.callback(subprocess.run, ["perl", "-e", f"shmctl({segment}, 0, 0) or die $!"], check=True)
+        fill = f"shmwrite({segment}, '{self.token}', 0, 40) or die $!"
+        subprocess.run(["perl", "-e", fill], check=True)
         self.shared_file.touch()
         self._closing.callback(self.shared_file.unlink)
+
+    def _leave_open(self) -> None:
+        """What a careless harness has open when it starts a command: a secret, and a directory to write in."""
+        self.left_open = tuple(os.open(place, os.O_RDONLY) for place in self._careless())
+        for descriptor in self.left_open:
+            os.set_inheritable(descriptor, True)
+            self._closing.callback(os.close, descriptor)
+
+    def _careless(self) -> tuple[Path, Path]:
+        return self.home / ".ssh/id_ed25519", self.outside
+
+    def _open_again(self) -> None:
+        for descriptor, place in zip(self.left_open, self._careless(), strict=True):
+            fresh = os.open(place, os.O_RDONLY)
+            os.dup2(fresh, descriptor)
+            os.close(fresh)
 
     def _open_terminal(self) -> Callable[[], bytes]:
         """The terminal of a user, in ``$TTY``; the function returns what was shown on it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import anyio
 import pytest
 from tests.environment.sandbox.escape_attempts import ATTEMPTS, Attempt
 from tests.environment.sandbox.stage import Stage, open_stage
@@ -46,6 +47,16 @@ async def attempt_it(attempt: Attempt, stage: Stage, sandbox: CommandSandbox | N
     return attempt.judge(stage, output), output
 
 
+async def attempt_carelessly(attempt: Attempt, stage: Stage, _sandbox: None) -> tuple[bool, str]:
+    """The same by somebody who leaves open descriptors to the command; the harness does not, sandbox or none."""
+    command = ["bash", "-c", attempt.script]
+    done = await anyio.run_process(
+        command, cwd=stage.workspace, env=stage.variables, pass_fds=stage.left_open, check=False
+    )
+    output = done.stdout.decode()
+    return attempt.judge(stage, output), output
+
+
 def sandbox_of(stage: Stage, settings: SandboxSettings) -> CommandSandbox:
     return CommandSandbox(settings, stage.workspace, secret=(stage.data,))
 
@@ -58,7 +69,7 @@ def test_E4_the_corpus_is_large_and_each_attempt_has_its_name() -> None:
 async def test_E4_it_gets_somewhere_without_a_sandbox(attempt: Attempt, stage: Stage) -> None:
     if not attempt.can_be_shown:
         pytest.skip("not on this machine, or not as this user")
-    got_somewhere, output = await attempt_it(attempt, stage, None)
+    got_somewhere, output = await (attempt_carelessly if attempt.careless else attempt_it)(attempt, stage, None)
     assert got_somewhere, output
 
 
