@@ -11,8 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from penguin.environment.policy.command_line import CommandLine
 from penguin.environment.policy.command_policy import CommandPolicy
 from penguin.environment.policy.factory_rules import FACTORY_RULES, PolicyRule
+from penguin.environment.policy.reader import read_command_line
 from penguin.protocol.errors import ConfigError
 
 FACTORY = CommandPolicy()
@@ -23,8 +25,16 @@ DESTRUCTIVE = {
         "rm -rf /.",
         'rm -rf "$HOME"', "rm -rf ${HOME}/*", "rm -rf ~root", "rm -rf /etc/ x", "rm -rf x /usr", "rm -rf /{bin,usr}",
         "rm -rf /home/*", "rm -rf /var/lib", "find / -delete", "find ~ -mindepth 1 -delete", "rm -rf / > log",
+        "cd / && rm -rf *", "cd / && rm -rf .", "cd /; sudo rm -rf ./*", "cd / && rm -rf usr", "cd && rm -rf *",
+        "cd ~ && rm -rf .", 'cd "$HOME" && rm -rf -- *', "cd / && cd usr && rm -r *", "cd -P / || exit; rm -rf *",
+        "pushd /etc && rm -rf *", "(cd / && rm -rf *)", "bash -c 'cd / && rm -rf *'", "cd /usr/x/.. && rm -rf *",
+        "if cd /; then rm -rf *; fi", "eval 'cd /'; rm -rf *", "cd / && find . -delete", "cd / && find -delete",
+        "find / -exec rm -rf {} +", "find / -exec rm -rf {} \\;", "find / -xdev -execdir sudo /bin/rm {} +",
+        "find / -type f -delete", "find /* -delete", "find /etc /usr -delete", "find ./x ~ -mindepth 1 -exec rm {} +",
+        "find / -type f -print0 -exec shred {} +", "find / -depth -exec sh -c 'rm {}' \\;",
     ],
-    "change-system-permissions": ["chmod -R 777 /", "chown -R a:b /etc", "chgrp --recursive a ~", "chmod 777 -R /usr"],
+    "change-system-permissions": ["chmod -R 777 /", "chown -R a:b /etc", "chgrp --recursive a ~",
+    "chmod 777 -R /usr", "cd / && chmod -R 777 ."],
     "overwrite-disk": [
         "dd if=/dev/zero of=/dev/sda bs=1M", "mkfs.ext4 /dev/nvme0n1p1", "cat x > /dev/sda", "{ cat x; } > /dev/vda",
         "tee /dev/sdb", "wipefs -a /dev/sda", "cp x.img /dev/mmcblk0", "> /dev/sda",
@@ -58,6 +68,15 @@ def test_each_factory_rule_has_examples() -> None:
         "mkfs.ext4 disk.img", "ls > /dev/null 2>&1", "cp /dev/sda x", "tee /dev/stderr", "chmod -R u+w ~/x",
         "chmod 755 /usr/x",
         "shutdown --help", "systemctl status reboot.target", "grep -r reboot .", "kill -1 123", "kill -9 123",
+        "cd /srv/shop && rm -rf *", "cd build && rm -rf *", "cd /tmp && rm -rf *", "cd / && rm -rf tmp/x",
+        "cd ~ && rm -rf x",
+        "(cd / && ls); rm -rf *", "x=$(cd / && pwd); rm -rf *", "cd / | cat; rm -rf *", "bash -c 'cd /'; rm -rf *",
+        "cd / && cd - && rm -rf *", "cd / && cd /srv/x && rm -rf .", 'cd / && cd "$dir" && rm -rf *',
+        "f() { cd /; }; rm -rf *",
+        "cd /usr && rm -rf *.pyc", "cd / && find usr -name x -delete", "cd /etc && ls", "cd / && find srv/x -delete",
+        "find / -name x -exec rm {} +", "find / -exec grep x {} +", "find /srv/x -exec rm -rf {} +", "find / -path rm ",
+        "find . -type f -delete", "find / -type f -name '*.orig' -exec rm {} +", "find ~/x -exec rm -rf {} +",
+        "perf report reboot", "perf script halt",
         "git push --force origin main", "curl x | sh", "command -v reboot", "docker run x reboot", "f() { g | g & }; f",
     ],
 )  # fmt: skip
@@ -106,6 +125,10 @@ COVERS: list[Callable[[str], str]] = [
 PREFIXES = [
     "sudo ", "sudo -u root ", "doas ", "env A=1 ", "A=1 ", "nice -n 3 ", "nohup ", "time ", "timeout 5 ", "command ",
     "exec ",
+    "prlimit --nproc=10 ", "chpst -u me ", "firejail --quiet ", "proot -r /x ", "systemd-inhibit --what=idle ",
+    "dbus-run-session -- ", "eatmydata ", "faketime '1 day ago' ", "catchsegv ", "ltrace -o f ", "perf stat -e x ",
+    "valgrind --tool=none ", "rtk ", "setarch x86_64 -R ", "nsenter -t 1 -m ", "unshare -r -w / ", "gosu root ",
+    "setpriv --reuid 0 ", "tini -- ", "linux32 ",
     "setsid ", "stdbuf -oL ", "xargs -n 1 ", "busybox ", "\\", "/bin/", ">log ", "find . -exec ", "$SUDO ", "! ",
 ]  # fmt: skip
 
@@ -162,6 +185,128 @@ def test_the_hiding_places_do_run_the_command_in_a_real_shell(
             capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path, env={"PATH": str(stand_ins)},
         )  # fmt: skip
         assert "HIT -rf" in found.stderr, (cover(spelling), found.stderr)
+
+
+@pytest.mark.parametrize(
+    "cmd",
+    [
+        "fish -c 'rm -rf /'",
+        "fish --command='rm -rf /'",
+        "fish --command 'rm -rf /'",
+        "fish --init-command='rm -rf /'",
+        "fish -C 'rm -rf /' -c ls",
+        "script -qc 'rm -rf /' /dev/null",
+        "script -c 'rm -rf /' log",
+        "tcsh -c 'rm -rf /'",
+        "setarch -R rm -rf /",
+        "perf record -o f -- rm -rf /",
+    ],
+)
+def test_N12_other_shells_and_other_ways_to_start_a_command(cmd: str) -> None:
+    assert FACTORY.refusal(cmd) is not None
+
+
+# ---------------------------------------------------------------- the first look
+
+LOOKS = [
+    FACTORY,
+    ZAP,
+    CommandPolicy([PolicyRule("words", r"^(?:git|hg) (?:push|send) .*(?:--force\b|-f )")]),
+    CommandPolicy([PolicyRule("anywhere", r"zap(?:per)?\b.*(?<= )-r[fF]?"), PolicyRule("path", "usr/lib/x+")]),
+    CommandPolicy([PolicyRule("one letter", "^z ")]),
+    CommandPolicy([PolicyRule("a spawner", "^function f spawns")]),
+]
+PIECES = [
+    "zap", "rm", "find", "git", "push", "f", "-rf", "--force", "-delete", "-exec", "cd", "/", "usr", "lib/x",
+    "/usr/lib/x",
+    "/dev/", "sda", "dd of=", "*", "~", "$HOME", "${HOME}", "${x}", " ", " ", " ", "\n", ";", "|", "&&", "&", "$(",
+    ")", "(", "()", "{",
+    "}", "'", '"', "\\", "\\\n", "<<E", ">", "$'", "\\x72", "{a,", "bash -c ", "eval ", "env -S", "su -c", "printf ",
+    "\\n",
+    "%s", "| sh", "echo ", "sudo ", "xargs ", "#", "=", "-", "z", "r", "m", "fu", "nction f", "é", "\x00", "\ud800",
+]  # fmt: skip
+
+
+def assert_the_looks_agree(cmd: str) -> None:
+    line = read_command_line(cmd)
+    for policy in LOOKS:
+        assert policy.refusal(cmd) == policy.refusal_of_line(line), (policy, cmd)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+def test_N12_the_first_look_lets_nothing_by_that_the_syntax_tree_would_find(cmd: str) -> None:
+    assert_the_looks_agree(cmd)
+
+
+@given(st.lists(st.sampled_from(COVERS), max_size=2), st.sampled_from(["", *PREFIXES]), st.data())
+def test_N12_nor_in_any_hiding_place(covers: list[Callable[[str], str]], prefix: str, data: st.DataObject) -> None:
+    known = [*SPELLINGS, *(cmd for cmds in DESTRUCTIVE.values() for cmd in cmds)]
+    assert_the_looks_agree(_hidden(covers, prefix + data.draw(st.sampled_from(known))))
+
+
+@given(
+    st.sampled_from([*DESTRUCTIVE["delete-system"], *SPELLINGS, "git push --force", "cd /usr && zap lib/x"]),
+    st.lists(
+        st.tuples(st.integers(0, 30), st.sampled_from(["\\\n", "''", "\\", '""', "${x}", "'", "\n", "/", "}"])),
+        max_size=4,
+    ),
+)
+def test_N12_nor_by_what_is_put_between_the_letters(cmd: str, put: list[tuple[int, str]]) -> None:
+    for place, text in put:
+        cmd = cmd[:place] + text + cmd[place:]
+    assert_the_looks_agree(cmd)
+    assert_the_looks_agree(f"bash -c {shlex.quote(cmd)}")
+
+
+@pytest.mark.parametrize(
+    ("cmd", "needed"),
+    [
+        ("git status && npm run build -- --format json | tee log", False),
+        ("find . -name x | xargs perm --format", False),
+        ("a;" * 1000, False),
+        ("x=1; arm y; --farm rmx", True),  # `--farm` could be an option with a text
+        ("arm y; rmx", False),
+        ("ls /srv/rm", True),
+        ("find . -delete", True),
+        ("r''m x", True),
+        ("r\\\nm x", True),
+        ("{r,}m x", True),
+        ("$'\\x72m' x", True),
+        ("printf 'r%sm x' | sh", True),
+        ("env -Srm", True),
+        ("f() { ls; }", True),
+    ],
+)
+def test_N12_the_first_look_spares_the_syntax_tree_where_it_can(
+    cmd: str, needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def noted(cmd: str) -> CommandLine:
+        read.append(cmd)
+        return read_command_line(cmd)
+
+    monkeypatch.setattr("penguin.environment.policy.command_policy.read_command_line", noted)
+    FACTORY.refusal(cmd)
+    assert bool(read) == needed
+
+
+@given(st.from_regex(r"\A[a-c /^$|()?*+.\[\]-]{1,12}\Z"), st.text("abc /-'\\\n;", max_size=15))
+def test_N12_the_first_look_follows_any_pattern(pattern: str, cmd: str) -> None:
+    try:
+        policy = CommandPolicy([PolicyRule("any", pattern)])
+    except ConfigError:
+        return
+    assert policy.refusal(cmd) == policy.refusal_of_line(read_command_line(cmd))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?i)^ZAP", "(?m)^zap", "(?i:ZAP)", r"(z)ap \1", "[^a]", "", "z?", r"(?<!x)zap", "(?x) ^ z a p"]
+)
+def test_N12_the_first_look_takes_what_it_does_not_understand_for_needed(pattern: str) -> None:
+    for cmd in ("zap z", "ls;zap z", "echo 'x\nzap z'"):
+        policy = CommandPolicy([PolicyRule("odd", pattern)])
+        assert policy.refusal(cmd) == policy.refusal_of_line(read_command_line(cmd)), (pattern, cmd)
 
 
 @given(st.text(max_size=80))

@@ -52,6 +52,7 @@ class SimpleCommand(Struct, frozen=True):
         redirections: In the order of the line.
         fed: Standard input comes from a pipe, a file or the line itself.
         wraps: The program starts another one, which follows as an entry of its own (``sudo``, ``timeout``).
+        directory: Where a ``cd`` before it has led, absolute or from the home; empty when no literal one has.
     """
 
     words: tuple[Word, ...]
@@ -59,6 +60,7 @@ class SimpleCommand(Struct, frozen=True):
     redirections: tuple[Redirection, ...] = ()
     fed: bool = False
     wraps: bool = False
+    directory: str = ""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,24 @@ class SimpleCommand(Struct, frozen=True):
         if not self.words:
             return " ".join(self._written_targets())
         name = program_name(self.words[0].shown)
-        return " ".join((name, *(word.shown for word in self.words[1:]), *self._written_targets()))
+        if not self.redirections:
+            return " ".join((name, *[word.shown for word in self.words[1:]]))
+        return " ".join((name, *[word.shown for word in self.words[1:]], *self._written_targets()))
+
+    @property
+    def text_there(self) -> str:
+        r"""The same with relative words as seen from ``directory``; only what is no option counts as a path.
+
+        Example::
+
+            read_command_line("cd / && rm -rf *").commands[1].text_there      # "rm -rf /*"
+        """
+        if not self.words or not self.directory:
+            return self.text
+        name, *rest = (program_name(self.words[0].shown), *(word.shown for word in self.words[1:]))
+        if name == "find" and not any(word[:1] not in _NO_PATH for word in rest[:1]):
+            rest.insert(0, ".")
+        return " ".join((name, *(seen_from(self.directory, word) for word in rest), *self._written_targets()))
 
     def _written_targets(self) -> list[str]:
         return [
@@ -96,6 +115,20 @@ class CommandLine(Struct, frozen=True):
 def program_name(written: str) -> str:
     """``/usr/bin/rm`` is ``rm``; a name that ends in a slash stays as it is."""
     return written.rpartition("/")[2] or written
+
+
+MOVERS = frozenset({"cd", "chdir", "pushd"})
+"""What changes the directory of the commands after it."""
+
+_NO_PATH = frozenset("-+/~$'\"!(\\")
+
+
+def seen_from(directory: str, shown: str) -> str:
+    """A relative path as seen from ``directory``; anything else as it is."""
+    if not shown or shown[0] in _NO_PATH:
+        return shown
+    kept = [part for part in shown.split("/") if part not in {"", "."}]
+    return "/".join((directory.rstrip("/"), *kept)) if kept else directory
 
 
 def literal_word(text: str) -> Word:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penguin.environment.policy.command_line import CommandLine
 from penguin.environment.policy.factory_rules import FACTORY_RULES, PolicyRule
+from penguin.environment.policy.first_look import first_look
 from penguin.environment.policy.reader import read_command_line
 from penguin.protocol.errors import ConfigError
 
@@ -48,18 +49,21 @@ class CommandPolicy:
 
     def __init__(self, rules: Iterable[PolicyRule] | None = None) -> None:
         self._rules = None if rules is None else _compiled(rules)
+        self._needs_reading: Callable[[str], bool] | None = None
 
     def refusal(self, cmd: str) -> Refusal | None:
         """Why the command line must not run, or ``None``. Never raises."""
-        return self.refusal_of_line(read_command_line(cmd))
+        if self._needs_reading is None:
+            self._needs_reading = first_look(pattern for _, pattern in self._enabled())
+        return self.refusal_of_line(read_command_line(cmd)) if self._needs_reading(cmd) else None
 
     def refusal_of_line(self, line: CommandLine) -> Refusal | None:
         """The same for a line that has been read already."""
         rules = self._enabled()
-        for text in dict.fromkeys(command.text for command in line.commands):
+        for text, shown in _texts(line).items():
             for rule, pattern in rules:
                 if pattern.search(text):
-                    return Refusal(rule.name, text, rule.description)
+                    return Refusal(rule.name, shown, rule.description)
         return None
 
     def _enabled(self) -> list[tuple[PolicyRule, re.Pattern[str]]]:
@@ -80,6 +84,17 @@ class CommandPolicy:
 
 COMMAND_FIELDS: Mapping[str, str] = {"exec_command": "cmd", "input_command": "chars"}
 """Where the tools that run commands carry them."""
+
+
+def _texts(line: CommandLine) -> dict[str, str]:
+    """What the rules are searched in, and what a person is shown of it."""
+    texts: dict[str, str] = {}
+    for command in line.commands:
+        text = command.text
+        texts.setdefault(text, text)
+        if command.directory:
+            texts.setdefault(command.text_there, f"cd {command.directory} && {text}")
+    return texts
 
 
 def _compiled(rules: Iterable[PolicyRule]) -> list[tuple[PolicyRule, re.Pattern[str]]]:

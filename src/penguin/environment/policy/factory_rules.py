@@ -27,13 +27,16 @@ _PRECIOUS = (
 )
 _WHOLE = rf"(?<= ){_PRECIOUS}(?:/|\.{{1,2}}(?=/|\*| |$)|\*|\.\*)*(?: |$)"
 _RECURSIVE = r"(?= (?:.* )?(?:-[a-zA-Z]*[rR]|--r))"
+# Tests of find that leave nothing out of a kind: with them it still goes through all of it.
+_EVERYTHING = r"(?:-(?:(?:min|max)depth \d+|depth|d|xdev|mount|print0?|type \S+|noleaf|ignore_readdir_race) )*"
 _DISK = r"/dev/(?:disk|dm-|hd|loop|mapper/|md|mem$|kmem$|mmcblk|nvme|sd|sr|vd|xvd|rdisk)"
 
 FACTORY_RULES: tuple[PolicyRule, ...] = (
     PolicyRule(
         "delete-system",
         rf"^rm{_RECURSIVE}.*{_WHOLE}"
-        rf"|^find (?:-\S+ )*{_PRECIOUS}/* (?:-(?:mindepth|maxdepth|depth|xdev)(?: \d+)? ?)*-delete",
+        rf"|^find (?:-\S+ )*(?:[^-\s]\S* )*?{_PRECIOUS}(?:/|\.(?=/| )|\*)* (?:[^-\s]\S* )*{_EVERYTHING}"
+        r"(?:-delete|-(?:exec|ok)(?:dir)? (?:\S+ )*?'?(?:\S*/)?(?:rm|shred|unlink) )",
         "deletes the root, a home or a system directory with all that is in it",
     ),
     PolicyRule(

@@ -10,13 +10,23 @@ Example::
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penguin.environment.policy.command_line import CommandLine, Redirection, SimpleCommand, Word, literal_word
+from penguin.environment.policy.command_line import (
+    MOVERS,
+    CommandLine,
+    Redirection,
+    SimpleCommand,
+    Word,
+    literal_word,
+    program_name,
+    seen_from,
+)
 from penguin.environment.policy.grammar import syntax_tree
 from penguin.environment.policy.words import WordReader, alternatives, easy_words
 from penguin.environment.policy.wrappers import SHELLS, WRAPPERS, Wrapper, shell_call, wrapped_by
@@ -56,6 +66,7 @@ _WORDS = frozenset({
 })  # fmt: skip
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _CONTINUATION = re.compile(rb"(?:\\\n)*")
+_LITERAL_DIRECTORY = re.compile(r"-|(?:~|\$HOME(?=/|$))?[\w./@%+:,-]*")
 _FRAGMENT = re.compile(r"[;&|\n(){}`]+")
 
 
@@ -66,6 +77,7 @@ class _Reader:
         self._source = b""
         self._script_depth = 0
         self._tree_depth = 0
+        self._directory = ""
         self._redirects_of: dict[int, tuple[_Input | None, list[Redirection], tuple[Word, ...]]] = {}
         self._visitors: dict[str, Callable[[Node, _Input], None]] = {
             "command": self._command,
@@ -75,6 +87,7 @@ class _Reader:
             "variable_assignment": self._assignment,
             "redirected_statement": self._redirected,
             "pipeline": self._pipeline,
+            "subshell": self._subshell,
             "function_definition": self._function,
             "for_statement": self._loop,
             "file_redirect": self._lone_redirect,
@@ -162,7 +175,12 @@ class _Reader:
         return word
 
     def _nested(self, node: Node) -> None:
-        self._visit_children(node, _NO_INPUT)
+        self._subshell(node, _NO_INPUT)
+
+    def _subshell(self, node: Node, stdin: _Input) -> None:
+        before = self._directory
+        self._visit_children(node, stdin)
+        self._directory = before
 
     def _keyword_command(self, node: Node, stdin: _Input) -> None:
         """``export``, ``declare``, ``unset`` and relatives, which the grammar takes for keywords."""
@@ -198,18 +216,21 @@ class _Reader:
         name = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
         written = self._text(name) if name is not None else ""
-        before = len(self.commands)
+        before, directory = len(self.commands), self._directory
         if body is not None:
             self._visit(body, stdin)
+        self._directory = directory
         itself = [command for command in self.commands[before:] if command.name == written and len(command.words) == 1]
         in_background = body is not None and b"&" in self._source[body.start_byte : body.end_byte]
         spawns = bool(itself) and (len(itself) > 1 or in_background)
         self._run(tuple(map(literal_word, ("function", written, *(("spawns", "itself") if spawns else ())))))
 
     def _pipeline(self, node: Node, stdin: _Input) -> None:
+        directory = self._directory
         for child in node.named_children:
             before = len(self.commands)
             self._visit(child, stdin)
+            self._directory = directory  # each stage is a process of its own
             stdin = _Input(True, _printed(self.commands[before:], stdin))  # noqa: FBT003 - a field of its own
 
     # ------------------------------------------------------------ redirections
@@ -299,12 +320,10 @@ class _Reader:
             if assignments or redirections:
                 self.commands.append(SimpleCommand((), assignments, redirections, stdin.fed))
             return
-        command = SimpleCommand(words, assignments, redirections, stdin.fed)
-        name = command.name
+        name = program_name(words[0].text)
         wrapper = WRAPPERS.get(name)
-        if wrapper is not None:
-            command = SimpleCommand(words, assignments, redirections, stdin.fed, wraps=True)
-        self.commands.append(command)
+        wraps = wrapper is not None
+        self.commands.append(SimpleCommand(words, assignments, redirections, stdin.fed, wraps, self._directory))
         if words[0].form != "literal":
             self.opaque.append("a program whose name is computed")
             self._run_inside(words[1:], stdin)
@@ -332,15 +351,33 @@ class _Reader:
         texts = [(word,) for word in wrapped.script] if wrapper.separate else [_with_arguments(wrapped.script)]
         for text in texts:
             if text:
-                self._script(text)
+                self._script_elsewhere(text)
+
+    def _move(self, words: tuple[Word, ...]) -> None:
+        """Follow ``cd`` as far as its words say where it leads."""
+        operands = [word for word in words[1:] if word.text[:1] != "-" or word.text == "-"]
+        if not operands:
+            self._directory = "~" if words[0].text == "cd" else ""
+            return
+        shown = operands[0].shown
+        if not _LITERAL_DIRECTORY.fullmatch(shown) or not (self._directory or shown[0] in "/~$"):
+            self._directory = ""
+            return
+        there = seen_from(self._directory, shown)
+        if ".." in there.split("/"):
+            # From a home that is not known by its path, up leads anywhere.
+            there = posixpath.normpath(there) if there.startswith("/") else ""
+        self._directory = there
 
     def _shell(self, words: tuple[Word, ...], stdin: _Input) -> None:
         call = shell_call(words)
         match call.source:
             case "text" if call.script is not None:
-                self._script((call.script,))
+                self._script_elsewhere((call.script,))
             case "input" if stdin.text is not None:
+                directory = self._directory
                 self.read(stdin.text, self._script_depth + 1)
+                self._directory = directory
             case "input" | "text":
                 self.opaque.append("commands that a shell reads from its input")
             case "file" if call.script is not None and call.script.form != "literal":
@@ -353,6 +390,12 @@ class _Reader:
         if any(word.form == "computed" for word in words):
             self.opaque.append("commands in a text that is computed")
         self.read(" ".join(word.text for word in words), self._script_depth + 1)
+
+    def _script_elsewhere(self, words: Sequence[Word]) -> None:
+        """The same for a shell of its own: where that goes, this one stays."""
+        directory = self._directory
+        self._script(words)
+        self._directory = directory
 
     def _eval(self, words: tuple[Word, ...]) -> None:
         self._script(words[1:])
@@ -384,6 +427,7 @@ _SPECIAL: dict[str, Callable[[_Reader, tuple[Word, ...]], None]] = {
     "source": _Reader._source_file,  # noqa: SLF001 - the same
     ".": _Reader._source_file,  # noqa: SLF001 - the same
     "find": _Reader._find,  # noqa: SLF001 - the same
+    **dict.fromkeys(MOVERS, _Reader._move),  # noqa: SLF001 - the same
 }
 
 

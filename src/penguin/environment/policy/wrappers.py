@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from penguin.environment.policy.command_line import Word
+from penguin.environment.policy.command_line import Word, program_name
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=.*", re.DOTALL)
 
@@ -26,6 +26,7 @@ class Wrapper:
         asks: Options with which it only prints something.
         adds: It adds arguments that the line does not show.
         separate: Each word of the rest is such a text by itself.
+        subcommands: It starts something only with one of these as its first word, whose options follow.
     """
 
     values: str = ""
@@ -37,50 +38,112 @@ class Wrapper:
     asks: str = ""
     adds: bool = False
     separate: bool = False
+    subcommands: frozenset[str] = frozenset()
 
 
 WRAPPERS: dict[str, Wrapper] = {
     "!": Wrapper(),
-    "busybox": Wrapper(),
     "builtin": Wrapper(),
+    "busybox": Wrapper(),
     "caffeinate": Wrapper("tw"),
+    "catchsegv": Wrapper(),
+    "chpst": Wrapper("uUbe/nlLmdopfcrt"),
+    "chronic": Wrapper(),
     "chroot": Wrapper(operands=1),
     "chrt": Wrapper("TPD", operands=1),
     "command": Wrapper(asks="vV"),
     "coproc": Wrapper(),
+    "cpulimit": Wrapper("lpec", ("limit", "pid", "exe", "cpu")),
+    "dbus-run-session": Wrapper(long_values=("config-file", "dbus-daemon")),
     "doas": Wrapper("uC"),
+    "dumb-init": Wrapper("r", ("rewrite",)),
+    "eatmydata": Wrapper(),
     "env": Wrapper("uC", ("unset", "chdir"), assigns=True, script="S"),
+    "envdir": Wrapper(operands=1),
     "exec": Wrapper("a"),
     "fakeroot": Wrapper("lsbu"),
+    "faketime": Wrapper("p", ("date-prog",), operands=1),
+    "firejail": Wrapper(),
     "flock": Wrapper("wE", ("timeout", "conflict-exit-code"), operands=1, script="c"),
+    "gosu": Wrapper(operands=1),
     "hyperfine": Wrapper("wmMrpcnDS", ("warmup", "runs", "prepare", "export-json"), joins=True, separate=True),
+    "i386": Wrapper(),
+    "i686": Wrapper(),
+    "ifne": Wrapper(),
     "ionice": Wrapper("cnpPu", ("class", "classdata")),
+    "linux32": Wrapper(),
+    "linux64": Wrapper(),
+    "ltrace": Wrapper("aAbDeFlnopsuwxX", ("align", "config", "debug", "indent", "library", "output", "where")),
     "nice": Wrapper("n", ("adjustment",)),
     "nohup": Wrapper(),
+    "nsenter": Wrapper("tSGN", ("target", "setuid", "setgid", "net-socket")),
     "numactl": Wrapper("Nmlipc"),
     "parallel": Wrapper("jnNaISdPLE", ("jobs", "arg-file", "colsep", "delay", "results"), joins=True, adds=True),
+    "perf": Wrapper(
+        "CDIGLMRWcegijkmopr",
+        ("event", "cpu", "output", "repeat", "freq", "count"),
+        subcommands=frozenset({"record", "stat", "trace"}),
+    ),
     "pkexec": Wrapper(long_values=("user",)),
+    "prlimit": Wrapper("o", ("output",)),
+    "proot": Wrapper("rbmqwkRS", ("rootfs", "bind", "mount", "qemu", "pwd", "cwd", "kernel-release")),
+    "proxychains": Wrapper("f"),
+    "proxychains4": Wrapper("f"),
+    "rlwrap": Wrapper("abcCDfgHlmMOpPqrsStwz"),
+    "rtk": Wrapper(),
     "runuser": Wrapper("ugG", ("user", "group"), script="c"),
     "script": Wrapper("EIOTBmo", script="c"),
+    "setarch": Wrapper(),
+    "setlock": Wrapper(operands=1),
+    "setpriv": Wrapper(
+        long_values=(
+            "reuid",
+            "regid",
+            "ruid",
+            "rgid",
+            "euid",
+            "egid",
+            "groups",
+            "securebits",
+            "pdeathsig",
+            "inh-caps",
+            "ambient-caps",
+            "bounding-set",
+            "selinux-label",
+            "apparmor-profile",
+        )
+    ),
     "setsid": Wrapper(),
+    "setuidgid": Wrapper(operands=1),
     "sg": Wrapper(operands=1, script="c"),
+    "softlimit": Wrapper("adflmnoprstc"),
     "stdbuf": Wrapper("ioe", ("input", "output", "error")),
     "strace": Wrapper("aAbeEIoOpPsSuUX"),
     "su": Wrapper("gGsw", ("shell", "group"), operands=1, script="c"),
+    "su-exec": Wrapper(operands=1),
     "sudo": Wrapper("ugCpDRrtThU", ("user", "group", "prompt", "chdir", "host", "close-from"), assigns=True),
+    "systemd-inhibit": Wrapper(long_values=("what", "who", "why", "mode")),
     "systemd-run": Wrapper("pHMEtu", ("unit", "property", "setenv", "slice", "description")),
     "taskset": Wrapper(operands=1),
     "time": Wrapper("fo", ("format", "output")),
     "timeout": Wrapper("ks", ("kill-after", "signal"), operands=1),
+    "tini": Wrapper("pe"),
+    "torify": Wrapper(),
+    "torsocks": Wrapper("auPp"),
     "toybox": Wrapper(),
+    "trickle": Wrapper("dutlwLnP"),
+    "tsocks": Wrapper(),
+    "uname26": Wrapper(),
     "unbuffer": Wrapper(),
-    "unshare": Wrapper("SG"),
+    "unshare": Wrapper("SGRw", ("setuid", "setgid", "propagation", "setgroups", "map-user", "map-group", "root", "wd")),
+    "valgrind": Wrapper(),
     "watch": Wrapper("nq", ("interval", "equexit"), joins=True),
+    "x86_64": Wrapper(),
     "xargs": Wrapper("IdELnPsa", ("max-args", "max-procs", "delimiter", "arg-file", "max-lines"), adds=True),
     "xvfb-run": Wrapper("efnpsw"),
 }
 
-SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"})
+SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "sh", "tcsh", "yash", "zsh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +157,10 @@ class Wrapped:
 
 def wrapped_by(wrapper: Wrapper, words: Sequence[Word]) -> Wrapped:
     """Take the wrapper and its own options, operands and assignments off; nothing left means it starts nothing."""
+    if wrapper.subcommands:
+        if len(words) < 2 or words[1].text not in wrapper.subcommands:  # noqa: PLR2004 - the program and one word
+            return Wrapped()
+        words = words[1:]
     position, script = _past_options(wrapper, words)
     if position < 0:
         return Wrapped()
@@ -182,8 +249,13 @@ def shell_call(words: Sequence[Word]) -> ShellCall:
         if option in {"-", "--"}:
             break
         if option.startswith("--"):
+            name, attached, value = option.partition("=")
+            if name in {"--command", "--init-command"}:  # of fish
+                return ShellCall("text", _valued(value, words, position) if attached else _at(words, position))
             position += option in {"--rcfile", "--init-file"}
             continue
+        if option.startswith("-C") and program_name(words[0].text) == "fish":
+            return ShellCall("text", _valued(option[2:], words, position) if option[2:] else _at(words, position))
         text = text or "c" in option
         reads_input = reads_input or "s" in option
         position += "o" in option or "O" in option
