@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from penguin.environment.policy.command_line import CommandLine
 from penguin.environment.policy.command_policy import CommandPolicy
 from penguin.environment.policy.factory_rules import FACTORY_RULES, PolicyRule
+from penguin.environment.policy.first_look import first_look
 from penguin.environment.policy.reader import read_command_line
 from penguin.protocol.errors import ConfigError
 
@@ -293,10 +297,13 @@ def test_N12_the_first_look_spares_the_syntax_tree_where_it_can(
 
 @given(st.from_regex(r"\A[a-c /^$|()?*+.\[\]-]{1,12}\Z"), st.text("abc /-'\\\n;", max_size=15))
 def test_N12_the_first_look_follows_any_pattern(pattern: str, cmd: str) -> None:
-    try:
-        policy = CommandPolicy([PolicyRule("any", pattern)])
-    except ConfigError:
-        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        try:
+            policy = CommandPolicy([PolicyRule("any", pattern)])
+        except ConfigError:
+            return
+        policy.refusal("x")
     assert policy.refusal(cmd) == policy.refusal_of_line(read_command_line(cmd))
 
 
@@ -307,6 +314,14 @@ def test_N12_the_first_look_takes_what_it_does_not_understand_for_needed(pattern
     for cmd in ("zap z", "ls;zap z", "echo 'x\nzap z'"):
         policy = CommandPolicy([PolicyRule("odd", pattern)])
         assert policy.refusal(cmd) == policy.refusal_of_line(read_command_line(cmd)), (pattern, cmd)
+
+
+@pytest.mark.parametrize("unit", ["-", "-r", "\\", "\\'", "{", "$", "${x}", "(", "\\\n", "r\n", "rm", "$'", "}"])
+def test_a_first_look_at_degenerate_repetition_takes_no_seconds(unit: str) -> None:
+    look = first_look([re.compile(rule.pattern) for rule in FACTORY_RULES])
+    before = time.thread_time()
+    look(unit * (100_000 // len(unit)) + " -rmx")
+    assert time.thread_time() - before < 1
 
 
 @given(st.text(max_size=80))

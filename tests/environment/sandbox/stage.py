@@ -17,12 +17,15 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from penguin.environment.sandbox.settings import PROTECTED
+
 SECRET_FILES = {
     "home/.ssh/id_ed25519", "home/.aws/credentials", "home/.netrc", "home/.config/gh/hosts.yml", "home/.gnupg/key",
     "home/.git-credentials", "home/.bash_history", "home/.docker/config.json", "home/.npmrc",
     "data/default_project/.project_config.toml", "data/default_project/agents/a/agent_state/.vault.toml",
     "data/default_project/agents/a/traces/2026-01-01/other.jsonl",
 }  # fmt: skip
+NESTED = ("sub/AGENTS.md", "sub/deep/CLAUDE.md", "sub/.cursor/rules/style.mdc")
 PARTS = ("ws", "outside", "home", "data")
 NOBODY = 65534
 
@@ -87,6 +90,8 @@ class Stage:
         self.workspace.mkdir()
         command = ["git", "-c", "init.defaultBranch=main", "init", "-q", "--template=", str(self.workspace)]
         subprocess.run(command, check=True, env={"PATH": os.environ["PATH"], "HOME": str(self.home)})
+        for name in NESTED:
+            _write(self.workspace / name, "as the project wants it\n")
         (self.workspace / "to-outside").symlink_to(self.outside)
         git = self.workspace / ".git"
         _write(git / "modules/sub/HEAD", "ref: refs/heads/main\n")
@@ -99,7 +104,7 @@ class Stage:
         """What is outside the workspace and what is protected inside: contents, modes and times."""
         digest = hashlib.sha256()
         git, module = self.workspace / ".git", self.workspace / ".git/modules/sub"
-        inside = ["AGENTS.md", ".claude", ".agents", ".penguin", ".mcp.json", "team.gitconfig"]
+        inside = [*(name for name in PROTECTED if name != ".git"), *NESTED, "team.gitconfig"]
         guarded = [directory / name for directory in (git, module) for name in ("config", "hooks", "commondir")]
         roots = [self.outside, self.home, self.data, git / "worktrees", *guarded]
         for root in [*roots, *(self.workspace / name for name in inside)]:

@@ -19,7 +19,7 @@ from penguin.environment.sandbox import probe as probing
 from penguin.environment.sandbox.command_sandbox import CommandSandbox
 from penguin.environment.sandbox.keeper import UNTOLD
 from penguin.environment.sandbox.probe import Probe, find_program, probe
-from penguin.environment.sandbox.settings import SandboxSettings
+from penguin.environment.sandbox.settings import PROTECTED, SandboxSettings
 from penguin.environment.sandbox.sockets import listening_sockets
 from penguin.environment.sandbox.zones import Places, Zones
 from penguin.environment.shell_environment import ShellEnvironment
@@ -157,7 +157,8 @@ def test_N25_names_are_held_while_a_session_needs_them(make_sandbox: Any, worksp
     first, second = make_sandbox(), make_sandbox()
     first.prepare()
     held = sorted(path.name for path in workspace.iterdir())
-    assert held == [".agents", ".claude", ".git", ".mcp.json", ".penguin", "AGENTS.md"]
+    assert held == sorted({name.partition("/")[0] for name in PROTECTED})
+    assert (workspace / ".github/copilot-instructions.md").is_dir()
     second.prepare()
     first.close()
     assert sorted(path.name for path in workspace.iterdir()) == held
@@ -196,6 +197,48 @@ def test_N25_what_is_there_is_never_taken_away(make_sandbox: Any, workspace: Pat
     assert kept == [".agents", ".agents/mine", ".claude", ".claude/settings.json", "AGENTS.md"]
 
 
+def test_N25_a_directory_that_was_made_for_a_name_stays_with_what_is_put_in_it(
+    make_sandbox: Any, workspace: Path
+) -> None:
+    sandbox = make_sandbox()
+    sandbox.prepare()
+    command = sandbox.confine(["bash", "-c", "mkdir .github/workflows && echo x >.github/workflows/ci.yml"], workspace)
+    subprocess.run(command, check=True)
+    sandbox.close()
+    assert sorted(str(path.relative_to(workspace)) for path in workspace.rglob("*")) == [
+        ".github",
+        ".github/workflows",
+        ".github/workflows/ci.yml",
+    ]
+
+
+def test_N25_S5_instructions_further_down_are_kept_as_they_are(make_sandbox: Any, workspace: Path) -> None:
+    for name in ("a/AGENTS.md", "a/b/c/CLAUDE.md", "a/.cursor/rules/x.mdc", "node_modules/x/AGENTS.md"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text("as it is\n")
+    (workspace / "a/CLAUDE.md").symlink_to("AGENTS.md")
+    sandbox = make_sandbox()
+    sandbox.prepare()
+    for name in ("a/AGENTS.md", "a/b/c/CLAUDE.md", "a/.cursor/rules/x.mdc"):
+        assert "does not allow" in (sandbox.refusal(workspace / name, writing=True) or "")
+        for script in (f"echo evil >{name}", f"rm -f {name}", f"mv {name} x", "mv a z && mkdir a"):
+            command = sandbox.confine(["bash", "-c", script], workspace)
+            assert subprocess.run(command, capture_output=True, check=False).returncode, script
+        assert (workspace / name).read_text() == "as it is\n"
+    command = sandbox.confine(["bash", "-c", "echo x >a/code.py && echo x >node_modules/x/AGENTS.md"], workspace)
+    subprocess.run(command, check=True)
+
+
+def test_N25_a_second_name_of_a_protected_file_is_no_reason_to_refuse(make_sandbox: Any, workspace: Path) -> None:
+    (workspace / "AGENTS.md").write_text("as it is\n")
+    (workspace / "CLAUDE.md").symlink_to("AGENTS.md")
+    sandbox = make_sandbox()
+    sandbox.prepare()
+    command = sandbox.confine(["bash", "-c", "echo evil >CLAUDE.md"], workspace)
+    assert subprocess.run(command, capture_output=True, check=False).returncode
+    assert (workspace / "AGENTS.md").read_text() == "as it is\n"
+
+
 def test_N25_git_works_where_its_hooks_and_configuration_are_held(make_sandbox: Any, workspace: Path) -> None:
     subprocess.run(["git", "init", "-q", "--template=", str(workspace)], check=True)
     sandbox = make_sandbox()
@@ -232,7 +275,7 @@ def test_N25_parts_of_the_repository_that_are_guarded(tmp_path: Path) -> None:
         ".git/modules/a/b/hooks", ".git/modules/a/b/config", ".git/modules/a/b/commondir",
         ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir",
         "sub/deep/.git/hooks", "sub/deep/.git/config", "sub/deep/.git/commondir",
-        ".penguin", ".agents", ".claude", ".mcp.json", "AGENTS.md",
+        *(name for name in PROTECTED if name != ".git"),
     }  # fmt: skip
     on_the_way = {str(zone.path.relative_to(workspace)) for zone in zones.table if zone.access == "write"}
     assert on_the_way >= {".git", ".git/modules", ".git/modules/a", ".git/modules/a/b", "sub", "sub/deep/.git"}

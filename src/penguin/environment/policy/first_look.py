@@ -25,23 +25,42 @@ from penguin.environment.policy.command_line import MOVERS
 
 _MOST_ALTERNATIVES = 64
 _REMOVED = str.maketrans("", "", "\\'\"")
+_QUOTES = str.maketrans("", "", "'\"}")
+_BETWEEN = str.maketrans("", "", "\n}")
 _RUN = re.compile(r"[\w./:=,@%+^-]{2,}", re.ASCII)
 """What stays together when a line is read; shorter ones could be a default of the reader (``>``, ``-``)."""
 
 _OTHER_LETTERS = re.compile(r"\$[\\'\"\n}]*'|\{[^{}]*,")
-_BROKEN = re.compile(r"\\['\"\\}]*\n|\$[\\'\"\n}]*\{")
+_BRACED = re.compile(r"\$[\\'\"\n}]*\{")
 _NO_ARGUMENTS = re.compile(r"\([\s}]*\)")
 _SYNTHETIC = " function spawns itself"
 """What the reader says about a function that starts itself; no letters of the line."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Look:
-    """A line as conditions see it: its letters, and whether something may stand between any two of them."""
+    """A line as conditions see it.
+
+    Attributes:
+        letters: The line without quotes and backslashes.
+        joined: ``letters`` without what may stand between two that belong together: an end of a continued line, or
+            the brace of ``${x}``. The same text where the line has neither.
+        moved: A ``cd`` may come before, after which ``lib`` is judged as ``/usr/lib``.
+    """
 
     letters: str
-    broken: bool
-    moved: bool
+    joined: str
+    moved: bool = False
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the two differ, so that nobody knows where words end."""
+        return self.letters is not self.joined
+
+    def with_more(self, text: str) -> Look:
+        """The same with another word at the end."""
+        letters = self.letters + text
+        return Look(letters, self.joined + text if self.is_broken else letters, self.moved)
 
 
 Condition = Callable[[Look], bool]
@@ -64,15 +83,19 @@ def first_look(patterns: Iterable[re.Pattern[str]]) -> Callable[[str], bool]:
         if _OTHER_LETTERS.search(cmd) is not None:
             return True
         letters = cmd.translate(_REMOVED)
-        broken = _BROKEN.search(cmd) is not None
-        if _PRINTS.is_in(letters, broken=broken):
+        look = Look(letters, letters.translate(_BETWEEN) if _is_broken(cmd) else letters)
+        if _PRINTS.is_in(look):
             return True
-        if _NO_ARGUMENTS.search(letters) is not None or _FUNCTION.is_in(letters, broken=broken):
-            letters += _SYNTHETIC
-        look = Look(letters, broken, any(word.is_in(letters, broken=broken) for word in _MOVES))
+        if _NO_ARGUMENTS.search(letters) is not None or _FUNCTION.is_in(look):
+            look = look.with_more(_SYNTHETIC)
+        look.moved = any(word.is_in(look) for word in _MOVES)
         return any(condition(look) for condition in conditions)
 
     return is_needed
+
+
+def _is_broken(cmd: str) -> bool:
+    return ("\\" in cmd and "\\\n" in cmd.translate(_QUOTES)) or ("$" in cmd and _BRACED.search(cmd) is not None)
 
 
 # ---------------------------------------------------------------- letters that must be there
@@ -87,24 +110,32 @@ class _Letters:
     """
 
     text: str
-    whole: re.Pattern[str]
-    scattered: re.Pattern[str]
+    whole: re.Pattern[str] | None
+    scattered: re.Pattern[str] | None
 
-    def is_in(self, letters: str, *, broken: bool) -> bool:
-        if broken:
-            return self.scattered.search(letters) is not None
-        return self.text in letters and self.whole.search(letters) is not None
+    def is_in(self, look: Look) -> bool:
+        # Most are not there at all, and finding that out takes no regular expression.
+        if self.text not in look.joined:
+            return False
+        pattern = self.scattered if look.is_broken else self.whole
+        return pattern is None or pattern.search(look.letters) is not None
+
+
+# From the beginning of the word, or a thousand dashes would be tried a thousand times.
+_OPTION = r"(?<![^ \t\n\r\f\v])[^ \t\n\r\f\v+-]*+[-+][^ \t\n\r\f\v]*"
+_OPTION_OVER_LINES = _OPTION.replace(r"\n", "")
 
 
 def _letters(text: str, *, starts: bool = False, ends: bool = False) -> _Letters:
-    before = r"(?:(?<![A-Za-z_])|[-+]{})" if starts else "{}"
+    if not starts:
+        return _Letters(text, None, None)
     after = "(?![A-Za-z_])" if ends else ""
-    # Between any two there may have been a continued line, or the brace of `${x}`.
-    joined = r"[\n}]*".join(map(re.escape, text))
+    name = re.escape(text) + after
+    scattered = r"[\n}]*".join(map(re.escape, text)) + after
     return _Letters(
         text,
-        re.compile(before.format(r"\S*") + re.escape(text) + after if starts else re.escape(text) + after),
-        re.compile(before.format(r"(?:\S|\n)*") + joined + after if starts else joined + after),
+        re.compile(rf"(?<![A-Za-z_]){name}|{_OPTION}{name}"),
+        re.compile(rf"(?<![A-Za-z_]){scattered}|{_OPTION_OVER_LINES}{scattered}"),
     )
 
 
@@ -119,9 +150,7 @@ def _demand(text: str, *, starts: bool, ends: bool) -> Condition:
     parts = [_letters(part) for part in text.split("/")] if "/" in text else []
 
     def holds(look: Look) -> bool:
-        return needed.is_in(look.letters, broken=look.broken) or (
-            look.moved and bool(parts) and all(part.is_in(look.letters, broken=look.broken) for part in parts)
-        )
+        return needed.is_in(look) or (look.moved and bool(parts) and all(part.is_in(look) for part in parts))
 
     return holds
 

@@ -84,7 +84,7 @@ class CommandSandbox:
         if found.mechanism is None:
             raise _refused(f"{found.problem}. {found.advice}")
         try:
-            self._held.hold(*_protected_names(zones))
+            self._held.hold(*_protected_names(zones), zones.places.workspace)
         except CannotConfine as error:
             raise _refused(str(error)) from None
         self._mechanism = found.mechanism

@@ -25,9 +25,12 @@ class HeldNames:
 
     def __init__(self) -> None:
         self._held: dict[Path, int] = {}
+        self._above: list[Path] = []
 
-    def hold(self, absent: Iterable[Path], present: Iterable[Path]) -> None:
+    def hold(self, absent: Iterable[Path], present: Iterable[Path], workspace: Path) -> None:
         """Put stand-ins where nothing is, and share in those among ``present`` that others have put there.
+
+        Directories that only exist for a stand-in go with it, but for ``workspace`` and what is above.
 
         Raises:
             CannotConfine: one cannot be made.
@@ -38,9 +41,12 @@ class HeldNames:
         for path in present:
             if _is_stand_in(path):
                 self._share(path)
+                if workspace in path.parent.parents and os.listdir(path.parent) == [path.name]:  # noqa: PTH208 - names
+                    self._above.append(path.parent)
 
     def _make(self, path: Path) -> None:
         try:
+            self._make_above(path)
             if path.name in _FILES:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
                 with os.fdopen(descriptor, "wb") as file:
@@ -54,6 +60,13 @@ class HeldNames:
                 raise CannotConfine(
                     f"{path} cannot be kept from being created: {error.strerror}. Use the mode read-only"
                 ) from error
+
+    def _make_above(self, path: Path) -> None:
+        """The directory that a name further down needs, ``.github`` say, which commands may fill with other things."""
+        missing = [each for each in path.parents if not os.path.lexists(each)]
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            self._above.append(directory)
 
     def _share(self, path: Path) -> None:
         if path in self._held:
@@ -76,6 +89,10 @@ class HeldNames:
                     path.unlink() if path.name in _FILES else path.rmdir()
             os.close(descriptor)
         self._held.clear()
+        for directory in reversed(self._above):
+            with contextlib.suppress(OSError):  # it holds something by now
+                directory.rmdir()
+        self._above.clear()
 
 
 def _is_stand_in(path: Path) -> bool:

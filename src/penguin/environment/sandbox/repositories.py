@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _MODULES_DEEP = 4
@@ -38,15 +38,27 @@ def guarded_parts(git: Path) -> Iterator[Path]:
             yield from (worktree / name for name in ("commondir", "gitdir"))
 
 
-def nested_repositories(workspace: Path) -> Iterator[Path]:
-    """The ``.git`` of repositories below ``workspace``, three directories deep; looks at 2,000 directories at most."""
+def nested(workspace: Path, names: Iterable[str]) -> Iterator[Path]:
+    """What has one of these names below ``workspace``, three directories deep; looks at 2,000 directories at most.
+
+    What a package manager or a build has put there is left out.
+    """
     level, looked_at = [workspace], 0
+    wanted = frozenset(names)
     for _ in range(_NESTED_DEEP):
         level = [each for directory in level for each in _subdirectories(directory) if each.name not in _NO_SOURCES]
         looked_at += len(level)
-        yield from (each / ".git" for each in level if os.path.lexists(each / ".git"))
+        yield from (found for each in level for found in _named_in(each, wanted))
         if looked_at > _MOST_DIRECTORIES:
             return
+
+
+def _named_in(directory: Path, names: frozenset[str]) -> list[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            return [Path(entry.path) for entry in entries if entry.name in names]
+    except OSError:
+        return []
 
 
 def _parts_of_directory(directory: Path, top: Path) -> Iterator[Path]:

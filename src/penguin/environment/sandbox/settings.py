@@ -21,9 +21,13 @@ HIDDEN = (
 """Files and directories that cannot be seen: keys, passwords, tokens, histories. Whole directories where a program
 keeps several. The data root is hidden beside these."""
 
-PROTECTED = (".git", ".penguin", ".agents", ".claude", ".mcp.json", "AGENTS.md")
-"""Names in the workspace that can neither be changed nor created: what another program obeys without asking.
-Of ``.git`` that is hooks and configuration; the rest of a repository stays writable."""
+PROTECTED = (
+    ".git", ".penguin", ".agents", ".claude", ".mcp.json", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".codex", ".gemini",
+    ".cursor", ".cursorrules", ".windsurfrules", ".clinerules", ".vscode", ".github/copilot-instructions.md",
+)  # fmt: skip
+"""Names in the workspace that can neither be changed nor created: what another program obeys without asking, an
+agent, or an editor that runs the tasks of a folder when it opens it. Those without a slash cannot be changed further
+down either, where they exist. Of ``.git`` that is hooks and configuration; the rest of a repository stays writable."""
 
 
 @dataclass(frozen=True, slots=True)

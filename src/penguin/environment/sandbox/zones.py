@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from penguin.environment.sandbox.repositories import guarded_parts, nested_repositories
+from penguin.environment.sandbox.repositories import guarded_parts, nested
 from penguin.environment.sandbox.settings import SandboxSettings
 
 Access: TypeAlias = Literal["hidden", "read", "write", "private"]
@@ -109,9 +109,13 @@ class Zones:
                 yield Zone(path, "hidden")
 
     def _protected(self) -> Iterator[Zone]:
-        for name in self.settings.protected:
-            path = self.places.workspace / name
-            yield from (_protected(part) for part in (_repositories(path) if path.name == ".git" else (path,)))
+        names, workspace = self.settings.protected, self.places.workspace
+        paths = [workspace / name for name in names if not _is_a_second_name(workspace / name, names)]
+        # A new one further down cannot be kept from appearing: a mount needs a place, and there is any number.
+        further_down = sorted(nested(workspace, (name for name in names if "/" not in name)))
+        paths += [path for path in further_down if path.name == ".git" or not path.is_symlink()]
+        for path in paths:
+            yield from (_protected(part) for part in (guarded_parts(path) if path.name == ".git" else (path,)))
 
     # ------------------------------------------------------------ file tools
 
@@ -178,10 +182,12 @@ def _refuse_home(workspace: Path) -> None:
         )
 
 
-def _repositories(git: Path) -> Iterator[Path]:
-    yield from guarded_parts(git)
-    for nested in nested_repositories(git.parent):
-        yield from guarded_parts(nested)
+def _is_a_second_name(path: Path, names: Iterable[str]) -> bool:
+    """Whether this is a link to a protected file beside it: ``CLAUDE.md`` to ``AGENTS.md``, as many projects have it.
+
+    Refusing to work there would help nobody. What it leads to is protected; the link itself cannot be.
+    """
+    return path.is_symlink() and path.readlink().name in names and path.resolve().parent == path.parent
 
 
 def _protected(path: Path) -> Zone:
