@@ -47,6 +47,10 @@ SYSTEM_PACKAGES = {"bwrap": "bubblewrap", "perl": "perl-base", "git": "git"}
 """Programs the tests need, and Debian's package for each: what tests the sandbox is skipped without them."""
 
 
+REFERENCE_SERVERS = Path("tests", "environment", "mcp", "reference_servers")
+"""Where the npm lock file is of the MCP servers of other makers that the tests talk to."""
+
+
 class DevError(Exception):
     """Something that a person has to put right; the text says what happened, where, and what to do."""
 
@@ -210,6 +214,42 @@ def bring_system_packages() -> None:
         _say(f"set-up: that failed, and tests that need it are skipped; try it yourself: {shlex.join(command)}")
 
 
+def bring_reference_servers() -> None:
+    """Install the locked MCP servers from npm into `.venv/mcp-servers`; where that cannot be, say so and go on.
+
+    Raises:
+        DevError: npm is here and fails, on a build server (`CI=true`), where nobody reads what was skipped.
+    """
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        _say("set-up: no npm, tests against the MCP reference servers are skipped; install Node.js to have them")
+        return
+    # Of the checkout only, not of the interpreter: nothing in there depends on it.
+    files = [ROOT / REFERENCE_SERVERS / name for name in ("package.json", "package-lock.json")]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    place = VENV / "mcp-servers"
+    stamp = place / ".penguin-servers"
+    with _one_at_a_time():
+        if _read(stamp) == digest:
+            return
+        place.mkdir(exist_ok=True)
+        for file in files:
+            shutil.copy(file, place)
+        # No install scripts: they would be code from the network that no hash of ours covers. Few tries: a machine
+        # without a network must not wait minutes to be told so.
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=30000"]
+        command = ["npm", "ci", "--prefix", str(place), *options]
+        with _step("installing the MCP reference servers"):
+            done = _captured(command)
+        if done.returncode == 0:
+            stamp.write_text(digest, encoding="utf-8")
+            return
+    last_words = "\n".join(done.stdout.strip().splitlines()[-5:])
+    message = f"`{shlex.join(command)}` failed with status {done.returncode}. It said:\n{last_words}"
+    if os.environ.get("CI") == "true":
+        raise DevError(message)
+    _say(f"set-up: tests against the MCP reference servers are skipped: {message}")
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -224,6 +264,7 @@ def test(arguments: Sequence[str]) -> int:
     """Run every check, also after one has failed, and sum up at the end; the status is 1 when any failed."""
     set_up(DEV)
     bring_system_packages()
+    bring_reference_servers()
     results = [(name, *_timed(command)) for name, command in _stages(arguments)]
     print("\n== summary")
     for name, status, seconds in results:

@@ -26,6 +26,10 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for source in [ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")]:
         (tmp_path / source.name).write_bytes(source.read_bytes())
     monkeypatch.setattr(module, "ROOT", tmp_path)
+    servers = tmp_path / module.REFERENCE_SERVERS
+    servers.mkdir(parents=True)
+    for name in ("package.json", "package-lock.json"):
+        (servers / name).write_bytes((ROOT / module.REFERENCE_SERVERS / name).read_bytes())
     for name, place in {"VENV": ".venv", "BIN": ".venv/bin", "PYTHON": ".venv/bin/python"}.items():
         monkeypatch.setattr(module, name, tmp_path / place)
     return module
@@ -154,6 +158,7 @@ def test_every_check_runs_and_one_failure_fails_the_whole(
 ) -> None:
     monkeypatch.setattr(dev, "set_up", lambda _level: None)
     monkeypatch.setattr(dev, "bring_system_packages", lambda: None)
+    monkeypatch.setattr(dev, "bring_reference_servers", lambda: None)
     monkeypatch.setattr(dev, "_stages", lambda _arguments: [("first", ["false"]), ("second", ["true"])])
     assert dev.test([]) == 1
     assert [line[:13] for line in capsys.readouterr().out.splitlines()[-2:]] == ["FAILED first ", "ok     second"]
@@ -202,6 +207,53 @@ def test_programs_that_cannot_be_installed_do_not_keep_the_tests_from_running(
     dev.bring_system_packages()
     assert commands.drained() == ["apt-get update"]
     assert "that failed, and tests that need it are skipped" in capsys.readouterr().err
+
+
+@pytest.fixture
+def with_npm(dev: ModuleType, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """A machine that has npm, and a checkout that is set up."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(dev.shutil, "which", lambda name: f"/usr/bin/{name}")
+    dev.VENV.mkdir()
+    return commands
+
+
+def test_N20_the_reference_servers_are_installed_once_for_each_lock_file(dev: ModuleType, with_npm: Commands) -> None:
+    dev.bring_reference_servers()
+    (line,) = with_npm.drained()
+    assert line.startswith(f"npm ci --prefix {dev.VENV}/mcp-servers --ignore-scripts ")
+    dev.bring_reference_servers()
+    assert with_npm.drained() == []
+    (dev.ROOT / dev.REFERENCE_SERVERS / "package-lock.json").write_text("{}")
+    dev.bring_reference_servers()
+    assert with_npm.drained() == [line]
+
+
+def test_without_npm_the_reference_servers_are_left_out_and_that_is_said(
+    dev: ModuleType, with_npm: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(dev.shutil, "which", lambda _name: None)
+    dev.bring_reference_servers()
+    assert with_npm.drained() == []
+    assert "no npm, tests against the MCP reference servers are skipped" in capsys.readouterr().err
+
+
+def test_an_npm_that_fails_is_told_tried_again_and_fatal_only_on_a_build_server(
+    dev: ModuleType, with_npm: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_npm.failing = ("npm ci",)
+    dev.bring_reference_servers()
+    told = capsys.readouterr().err
+    assert "tests against the MCP reference servers are skipped: `npm ci" in told
+    assert "the last words" in told
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(dev.DevError, match=r"(?s)npm ci.*the last words"):
+        dev.bring_reference_servers()
+    with_npm.failing = ()
+    with_npm.drained()
+    dev.bring_reference_servers()
+    assert len(with_npm.drained()) == 1
 
 
 def test_the_checks_come_in_order_and_pytest_gets_the_rest(dev: ModuleType) -> None:

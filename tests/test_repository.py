@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -49,6 +50,16 @@ def test_no_tracked_file_contains(what: str) -> None:
         if pattern.search(line)
     ]
     assert not found, f"{what} in {', '.join(found)}"
+
+
+def test_the_lock_file_of_npm_has_a_hash_for_each_package_and_no_address() -> None:
+    directory = ROOT / "tests/environment/mcp/reference_servers"
+    wanted = json.loads((directory / "package.json").read_text())["dependencies"]
+    packages = json.loads((directory / "package-lock.json").read_text())["packages"]
+    assert packages.pop("")["dependencies"] == wanted
+    assert [name for name, each in packages.items() if not each.get("integrity", "").startswith("sha512-")] == []
+    assert [name for name, each in packages.items() if "resolved" in each] == []
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in wanted} == wanted
 
 
 def test_no_tracked_file_names_this_checkout() -> None:

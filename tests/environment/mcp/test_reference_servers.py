@@ -1,19 +1,16 @@
-r"""N20 and N21 against servers of other makers: the reference ones from npm, and one from PyPI.
+"""N20 and N21 against servers of other makers: the reference ones from npm, and one from PyPI.
 
-They are installed once, by whoever wants these tests to run::
+`python3 dev.py test` installs them, those from npm only where npm is: ``reference_servers/`` beside this file locks
+them. To take newer ones, write their versions into its ``package.json`` and run there::
 
-    npm install --prefix .venv/mcp-servers --ignore-scripts \
-        @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
-    python3 -m venv .venv/mcp-servers/python && .venv/mcp-servers/python/bin/pip install mcp-server-time
-
-``PENGUIN_MCP_SERVERS`` names another directory.
+    npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,21 +23,18 @@ from penguin.environment import custody
 
 pytestmark = [pytest.mark.anyio, pytest.mark.mcp_servers]
 Connect = Callable[..., Bench]
-# Read here: the tests themselves see none of our variables.
-INSTALLED = Path(os.environ.get("PENGUIN_MCP_SERVERS") or ROOT / ".venv" / "mcp-servers")
+INSTALLED = ROOT / ".venv" / "mcp-servers"
 
 
 def from_npm(name: str, *args: str) -> dict[str, Any]:
     program = INSTALLED / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
     if shutil.which("node") is None or not program.is_file():
-        pytest.skip(f"server-{name} is not installed in {INSTALLED}; see the docstring of this file")
+        pytest.skip(f"server-{name} is not installed in {INSTALLED}: `python3 dev.py test` does it where npm is")
     return {"name": name, "config": {"command": "node", "args": [str(program), *args], "timeout": 30}}
 
 
 def from_pypi(name: str) -> dict[str, Any]:
-    program = INSTALLED / "python" / "bin" / f"mcp-server-{name}"
-    if not program.is_file():
-        pytest.skip(f"mcp-server-{name} is not installed in {INSTALLED}; see the docstring of this file")
+    program = Path(sys.executable).with_name(f"mcp-server-{name}")
     return {"name": name, "config": {"command": str(program), "timeout": 30}}
 
 
