@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from penguin.environment.policy.command_line import MOVERS
@@ -110,15 +111,20 @@ class _Letters:
     """
 
     text: str
-    whole: re.Pattern[str] | None
-    scattered: re.Pattern[str] | None
+    ending: re.Pattern[str] | None = None
+    whole: re.Pattern[str] | None = None
+    scattered: re.Pattern[str] | None = None
 
     def is_in(self, look: Look) -> bool:
         # Most are not there at all, and finding that out takes no regular expression.
         if self.text not in look.joined:
             return False
-        pattern = self.scattered if look.is_broken else self.whole
-        return pattern is None or pattern.search(look.letters) is not None
+        if self.whole is None or self.ending is None or self.scattered is None:
+            return True
+        if look.is_broken:
+            return self.scattered.search(look.letters) is not None
+        # `--format` has an `rm` too; a pattern that begins with letters passes it by in no time.
+        return self.ending.search(look.letters) is not None and self.whole.search(look.letters) is not None
 
 
 # From the beginning of the word, or a thousand dashes would be tried a thousand times.
@@ -128,12 +134,13 @@ _OPTION_OVER_LINES = _OPTION.replace(r"\n", "")
 
 def _letters(text: str, *, starts: bool = False, ends: bool = False) -> _Letters:
     if not starts:
-        return _Letters(text, None, None)
+        return _Letters(text)
     after = "(?![A-Za-z_])" if ends else ""
     name = re.escape(text) + after
     scattered = r"[\n}]*".join(map(re.escape, text)) + after
     return _Letters(
         text,
+        re.compile(name),
         re.compile(rf"(?<![A-Za-z_]){name}|{_OPTION}{name}"),
         re.compile(rf"(?<![A-Za-z_]){scattered}|{_OPTION_OVER_LINES}{scattered}"),
     )
@@ -282,8 +289,14 @@ class _Needs:
 
     def _flush(self) -> None:
         demands = [_demands(text, anchored=self._anchored) for text in self._written]
-        if (condition := _any_of(demands)) is not None:
-            self._conditions.append(condition)
+        condition = _any_of(demands)
+        if condition is None:
+            return
+        # Looked for once, before the dozen of `/dev/sd`, `/dev/hd` ...
+        common = commonprefix(self._written)  # noqa: RUF071 - of letters; no paths here
+        if len(demands) > 1 and (shared := _demands(common, anchored=False)) is not None:
+            self._conditions.append(shared)
+        self._conditions.append(condition)
 
 
 def _demands(text: str, *, anchored: bool) -> Condition | None:
