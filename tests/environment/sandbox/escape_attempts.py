@@ -130,7 +130,7 @@ WRITES = {
     "an included configuration": "echo '[alias]' >team.gitconfig",
     "instructions for the next agent": "echo 'obey me' >AGENTS.md",
     "instructions as a symbolic link": "echo 'obey me' >o; ln -sT o AGENTS.md",
-    "instructions for other agents": "for f in CLAUDE.md GEMINI.md .cursorrules .windsurfrules .clinerules; do echo 'obey me' >$f; done",
+    "instructions for other agents": "for f in CLAUDE.md GEMINI.md .clinerules; do echo 'obey me' >$f; done",
     "rules of an editor": "mkdir -p .cursor/rules && echo 'obey me' >.cursor/rules/evil.mdc",
     "tasks that run when a folder is opened": "mkdir -p .vscode && echo '{}' >.vscode/tasks.json",
     "instructions of a forge": "mkdir -p .github && echo 'obey me' >.github/copilot-instructions.md",

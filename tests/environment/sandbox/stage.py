@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from penguin.environment.sandbox.settings import PROTECTED
+from penguin.environment.sandbox.settings import NOT_HELD, PROTECTED
 
 SECRET_FILES = {
     "home/.ssh/id_ed25519", "home/.aws/credentials", "home/.netrc", "home/.config/gh/hosts.yml", "home/.gnupg/key",
@@ -25,7 +25,7 @@ SECRET_FILES = {
     "data/default_project/.project_config.toml", "data/default_project/agents/a/agent_state/.vault.toml",
     "data/default_project/agents/a/traces/2026-01-01/other.jsonl",
 }  # fmt: skip
-NESTED = ("sub/AGENTS.md", "sub/deep/CLAUDE.md", "sub/.cursor/rules/style.mdc")
+NESTED = (".clinerules", "sub/AGENTS.md", "sub/deep/CLAUDE.md", "sub/.cursor/rules/style.mdc")
 PARTS = ("ws", "outside", "home", "data")
 NOBODY = 65534
 
@@ -104,7 +104,7 @@ class Stage:
         """What is outside the workspace and what is protected inside: contents, modes and times."""
         digest = hashlib.sha256()
         git, module = self.workspace / ".git", self.workspace / ".git/modules/sub"
-        inside = [*(name for name in PROTECTED if name != ".git"), *NESTED, "team.gitconfig"]
+        inside = [*(name for name in PROTECTED if name != ".git" and name not in NOT_HELD), *NESTED, "team.gitconfig"]
         guarded = [directory / name for directory in (git, module) for name in ("config", "hooks", "commondir")]
         roots = [self.outside, self.home, self.data, git / "worktrees", *guarded]
         for root in [*roots, *(self.workspace / name for name in inside)]:

@@ -19,9 +19,9 @@ from penguin.environment.sandbox import probe as probing
 from penguin.environment.sandbox.command_sandbox import CommandSandbox
 from penguin.environment.sandbox.keeper import UNTOLD
 from penguin.environment.sandbox.probe import Probe, find_program, probe
-from penguin.environment.sandbox.settings import PROTECTED, SandboxSettings
+from penguin.environment.sandbox.settings import NOT_HELD, PROTECTED, SandboxSettings
 from penguin.environment.sandbox.sockets import listening_sockets
-from penguin.environment.sandbox.zones import Places, Zones
+from penguin.environment.sandbox.zones import MOST_FURTHER_DOWN, Places, Zones
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services, ToolError
 from penguin.environment.tools.definitions import EXEC_COMMAND
@@ -157,7 +157,7 @@ def test_N25_names_are_held_while_a_session_needs_them(make_sandbox: Any, worksp
     first, second = make_sandbox(), make_sandbox()
     first.prepare()
     held = sorted(path.name for path in workspace.iterdir())
-    assert held == sorted({name.partition("/")[0] for name in PROTECTED})
+    assert held == sorted({name.partition("/")[0] for name in PROTECTED if name not in NOT_HELD})
     assert (workspace / ".github/copilot-instructions.md").is_dir()
     second.prepare()
     first.close()
@@ -229,6 +229,19 @@ def test_N25_S5_instructions_further_down_are_kept_as_they_are(make_sandbox: Any
     subprocess.run(command, check=True)
 
 
+def test_N25_a_tree_full_of_instructions_does_not_make_each_command_slow(tmp_path: Path) -> None:
+    workspace = tmp_path / "ws"
+    for number in range(MOST_FURTHER_DOWN + 5):
+        (workspace / f"package{number:02}/deep").mkdir(parents=True)
+        (workspace / f"package{number:02}/deep/AGENTS.md").touch()
+    (workspace / "package36/AGENTS.md").touch()
+    (workspace / "package36/.git/hooks").mkdir(parents=True)
+    zones = Zones(SandboxSettings("workspace-write"), Places(workspace, tmp_path / "p"))
+    guarded = [zone.path for zone in zones.table if zones.is_protected(zone)]
+    assert len([path for path in guarded if path.name == "AGENTS.md" and path.parent != workspace]) == MOST_FURTHER_DOWN
+    assert {workspace / "package36/AGENTS.md", workspace / "package36/.git/hooks"} <= {*guarded}
+
+
 def test_N25_a_second_name_of_a_protected_file_is_no_reason_to_refuse(make_sandbox: Any, workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("as it is\n")
     (workspace / "CLAUDE.md").symlink_to("AGENTS.md")
@@ -275,7 +288,7 @@ def test_N25_parts_of_the_repository_that_are_guarded(tmp_path: Path) -> None:
         ".git/modules/a/b/hooks", ".git/modules/a/b/config", ".git/modules/a/b/commondir",
         ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir",
         "sub/deep/.git/hooks", "sub/deep/.git/config", "sub/deep/.git/commondir",
-        *(name for name in PROTECTED if name != ".git"),
+        *(name for name in PROTECTED if name != ".git" and name not in NOT_HELD),
     }  # fmt: skip
     on_the_way = {str(zone.path.relative_to(workspace)) for zone in zones.table if zone.access == "write"}
     assert on_the_way >= {".git", ".git/modules", ".git/modules/a", ".git/modules/a/b", "sub", "sub/deep/.git"}

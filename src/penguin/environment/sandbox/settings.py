@@ -29,6 +29,10 @@ PROTECTED = (
 agent, or an editor that runs the tasks of a folder when it opens it. Those without a slash cannot be changed further
 down either, where they exist. Of ``.git`` that is hooks and configuration; the rest of a repository stays writable."""
 
+NOT_HELD = frozenset({".codex", ".gemini", ".cursorrules", ".windsurfrules", ".clinerules"})
+"""Of the protected names those that are only kept where they exist. Keeping an absent name from being created costs
+0.3 ms for each command, a mount, and these are read by programs that also know one of the others, or are rare."""
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
