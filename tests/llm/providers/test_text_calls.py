@@ -204,3 +204,63 @@ async def test_L18_after_thinking() -> None:
     said = await fold(text("<think>Let me.</think>\n"), text(CALL), STOP, tool_calls="auto")
     assert said.thoughts() == ["Let me."]
     assert said.pairs() == [("write_file", ONE[0].arguments)]
+
+
+def between_words(*pieces: str) -> tuple[str, list[tuple[str, str]]]:
+    """The words and the calls that a reader finds in a reply that comes in these pieces."""
+    words: list[str] = []
+    calls: list[tuple[str, str]] = []
+    reader = TextCallReader(KNOWN, words.append, lambda *call: calls.append(call), between_words=True)
+    for piece in pieces:
+        reader.read(piece)
+    reader.finish(native_calls=False, cut=False)
+    return "".join(words), calls
+
+
+parts = st.sampled_from(
+    [
+        CALL, f"<tool_call>{CALL}</tool_call>", f"```json\n{CALL}\n```", "Look: ", "\n", " ", "Done", '"', "{", "}",
+        "[1]", '{"name": "list_tasks"', "<tool_call>", "</tool_call>", "```", "\n```\n", "{{", "`x`", "<b>",
+        '<tool_call>{"name": "list_tasks", "arguments": {"a": "</tool_call>"}}</tool_call>',
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(parts, max_size=8).map("".join), st.data())
+def test_L18_what_a_reply_says_does_not_depend_on_its_pieces(reply: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=12)))
+    pieces = [reply[start:end] for start, end in zip([0, *cuts], [*cuts, len(reply)], strict=True)]
+    whole = between_words(*reply)
+    assert between_words(*pieces) == whole
+    assert between_words(reply) == whole
+
+
+@pytest.mark.parametrize("size", [*range(1, 12), 16, 1_000])
+def test_L18_a_call_that_is_only_quoted_in_a_sentence_never_runs(size: int) -> None:
+    reply = f"To write it you would say {CALL} but I will not."
+    pieces = [reply[at : at + size] for at in range(0, len(reply), size)]
+    assert between_words(*pieces) == (reply, [])
+
+
+@pytest.mark.parametrize("size", [*range(1, 12), 16, 1_000])
+def test_L18_a_call_on_a_line_of_its_own_runs_whatever_follows(size: int) -> None:
+    reply = f"I write it.\n{CALL}\nDone"
+    pieces = [reply[at : at + size] for at in range(0, len(reply), size)]
+    assert between_words(*pieces) == ("I write it.\n\nDone", [("write_file", ONE[0].arguments)])
+
+
+@pytest.mark.parametrize("frame", ["<tool_call>{}</tool_call>", "```json\n{}\n```"])
+def test_L18_an_argument_may_hold_what_ends_a_call(frame: str) -> None:
+    arguments = {"file_path": "a", "content": 'x </tool_call> "y"\n```\n z'}
+    written = json.dumps({"name": "write_file", "arguments": arguments})
+    raw = written.replace("\\n", "\n")  # models forget to escape line ends
+    for form in (written, raw):
+        words, [(name, given)] = between_words("See:\n", *frame.replace("{}", form), "\nDone")
+        assert (words, name, json.loads(given)) == ("See:\n\nDone", "write_file", arguments)
+
+
+def test_L18_a_broken_call_does_not_hide_the_next() -> None:
+    broken = '<tool_call>{"name": "list_tasks", "arguments": {"a": "b}}</tool_call>'
+    words, calls = between_words(*f"{broken} and <tool_call>{CALL}</tool_call>")
+    assert [name for name, _ in calls] == ["write_file"]
+    assert words == f"{broken} and "

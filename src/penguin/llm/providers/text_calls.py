@@ -238,7 +238,15 @@ _ENDS: Final = {
     "<tool_calls>": "</tool_calls>",
     "<tools>": "</tools>",
     "<function_call>": "</function_call>",
+    "```": r"\n[ \t]*```",
 }
+_OUTSIDE_STRINGS: Final = {
+    opening: re.compile(rf'(?:"(?:[^"\\]|\\.)*+"|[^"])*?{end}', re.DOTALL) for opening, end in _ENDS.items()
+}
+"""To the end of what opens so: an argument may hold the same characters."""
+
+_ANYWHERE: Final = {opening: re.compile(end) for opening, end in _ENDS.items()}
+_LONGEST_END: Final = 20
 
 
 class TextCallReader:
@@ -260,6 +268,8 @@ class TextCallReader:
         self._call = call
         self._between_words = between_words
         self._held = ""
+        self._looked_at = 0
+        self._at_line_start = True
         self._pieces: list[str] = []
         self._passing = False
         self._found = False
@@ -280,6 +290,9 @@ class TextCallReader:
 
     def finish(self, *, native_calls: bool, cut: bool) -> bool:
         """The text has ended: what is held becomes calls or text; says whether a call was cut off in it."""
+        if self._between_words and not native_calls and not cut:
+            self._scan(to_the_end=True)
+            return False
         held = self._held if self._between_words else "".join(self._pieces)
         self._held, self._pieces = "", []
         if native_calls:
@@ -311,43 +324,69 @@ class TextCallReader:
 
     # --- calls between words ---------------------------------------------------------------------------
 
-    def _scan(self) -> None:
+    def _scan(self, *, to_the_end: bool = False) -> None:
+        """Let go of words and make the calls between them, as far as both are certain."""
         while self._held:
-            start = _CANDIDATE.search(self._held)
+            start = self._next_candidate()
             if start is None:
-                self._say_certain_words()
+                self._speak(self._take(len(self._held) if to_the_end else self._certain_words()))
                 return
             if start.start():
-                words, self._held = self._held[: start.start()], self._held[start.start() :]
-                self._say(words)
+                self._speak(self._take(start.start()))
                 continue
-            end = self._candidate_end(start[0])
+            end = self._candidate_end(start[0]) or (self._last_resort(start[0]) if to_the_end else None)
             if end is None:
                 return
-            candidate, self._held = self._held[:end], self._held[end:]
+            candidate = self._take(end)
             calls = parse_calls(candidate, self._known)
             if calls:
                 self._make(calls)
+                self._at_line_start = True
             else:
-                self._say(candidate)
+                self._speak(candidate)
 
-    def _say_certain_words(self) -> None:
+    def _next_candidate(self) -> re.Match[str] | None:
+        """The next opening; a bracket counts at the beginning of a line, wherever the pieces of the stream begin."""
+        found = _CANDIDATE.finditer(self._held)
+        return next((each for each in found if each.start() or self._at_line_start or each[0] in _ENDS), None)
+
+    def _take(self, length: int) -> str:
+        taken, self._held, self._looked_at = self._held[:length], self._held[length:], 0
+        return taken
+
+    def _speak(self, words: str) -> None:
+        if not words:
+            return
+        *above, last = words.split("\n")
+        self._at_line_start = (bool(above) or self._at_line_start) and not last.strip(" \t")
+        self._say(words)
+
+    def _certain_words(self) -> int:
         tail = _MAYBE_CANDIDATE.search(self._held)
-        cut = tail.start() if tail else len(self._held)
-        words, self._held = self._held[:cut], self._held[cut:]
-        if words:
-            self._say(words)
+        return tail.start() if tail else len(self._held)
 
     def _candidate_end(self, opening: str) -> int | None:
         """Where the candidate at the front ends; ``None`` while that is open."""
         if not may_become_calls(self._held, self._known):
             return max(len(opening), 1)
+        # Only what is new can end it: to read all of it at each piece would be quadratic.
+        new, self._looked_at = self._held[max(0, self._looked_at - _LONGEST_END) :], len(self._held)
         if opening in _ENDS:
-            end = self._held.find(_ENDS[opening])
-            return None if end < 0 else end + len(_ENDS[opening])
-        if opening == "```":
-            closing = re.compile(r"\n[ \t]*```").search(self._held)
-            return closing.end() if closing else None
-        front = len(self._held) - len(self._held.lstrip())
-        found = _value_at(self._held, front) if self._held.rstrip().endswith(("}", "]")) else None
-        return found[1] if found else None
+            if _ANYWHERE[opening].search(new) is None:
+                return None
+            end = _OUTSIDE_STRINGS[opening].match(self._held, len(opening))
+            return end.end() if end else None
+        if not {"}", "]"} & set(new):
+            return None
+        try:
+            # As it is: doubled braces are undone at the end only, when it is known that nothing follows.
+            return _decoder.raw_decode(self._held, len(self._held) - len(self._held.lstrip()))[1]
+        except (ValueError, RecursionError):
+            return None
+
+    def _last_resort(self, opening: str) -> int:
+        """Nothing more comes: all of it if that is calls, else to the next thing that looks like an end."""
+        if parse_calls(self._held, self._known):
+            return len(self._held)
+        end = _ANYWHERE[opening].search(self._held, len(opening)) if opening in _ENDS else None
+        return end.end() if end else len(opening)
