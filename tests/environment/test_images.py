@@ -57,6 +57,24 @@ def test_L14_a_small_image_stays_byte_for_byte(kind: str) -> None:
     assert "8x6" in image.note
 
 
+@pytest.mark.parametrize(("name", "is_shown"), [(b"iCCP", True), (b"tEXt", True), (b"PLTE", False)])
+def test_L14_a_png_with_a_damaged_extra_is_shown_without_it(name: bytes, is_shown: bool) -> None:
+    whole = picture()
+    part = (9).to_bytes(4, "big") + name + b"made up x" + b"oops"
+    damaged = whole[:33] + part + whole[33:]  # behind the header
+    if is_shown:
+        assert prepare_image(damaged).data == whole
+    else:
+        with pytest.raises(UnusableImage):
+            prepare_image(damaged)
+
+
+@pytest.mark.parametrize("end", [9, 20, 33, 40])
+def test_L14_a_png_that_ends_too_early_raises_nothing_else(end: int) -> None:
+    with pytest.raises(UnusableImage):
+        prepare_image(picture()[:end])
+
+
 def test_L14_a_large_image_is_scaled_once_with_a_note() -> None:
     image = prepare_image(picture((4000, 1000)))
     assert opened(image.data).size == (2000, 500)

@@ -7,6 +7,7 @@ import binascii
 import io
 import threading
 import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,8 @@ _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP")
 _TYPES: Final = {f: f"image/{f.lower()}" for f in _FORMATS} | {"MPO": "image/jpeg"}
 _KILO: Final = 1024
 _QUALITIES: Final = (85, 70, 50)
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_PNG_FRAME: Final = 12  # bytes of a part beside its content: length, name, checksum
 # Markers of JPEG (T.81, table B.1).
 _FILLER: Final = 0xFF
 _START_OF_SCAN: Final = 0xDA
@@ -93,6 +96,7 @@ def prepare_image(data: bytes) -> PreparedImage:
     # Pillow warns of what we judge ourselves, on the user's stderr. Named each time: whoever resets the filters
     # (a test runner does) would bring the warning back.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    data = _without_damaged_extras(data)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             _refuse_bomb(image, data)
@@ -105,6 +109,22 @@ def prepare_image(data: bytes) -> PreparedImage:
         raise UnusableImage("this is not an image of a known type (png, jpeg, gif, webp), by its content") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UnusableImage(f"the image is damaged or too large to be opened: {error}") from None
+
+
+def _without_damaged_extras(data: bytes) -> bytes:
+    """A PNG without the optional parts whose checksum is wrong: others show it, Pillow would not open it."""
+    if not data.startswith(_PNG):
+        return data
+    parts, position = [_PNG], len(_PNG)
+    while position + _PNG_FRAME <= len(data):
+        end = position + _PNG_FRAME + int.from_bytes(data[position : position + 4], "big")
+        named, checksum = data[position + 4 : end - 4], data[end - 4 : end]
+        is_optional = bool(named[0] & 0x20)
+        if not is_optional or zlib.crc32(named).to_bytes(4, "big") == checksum:
+            parts.append(data[position:end])
+        position = end
+    mended = b"".join(parts) + data[position:]
+    return data if len(mended) == len(data) else mended
 
 
 def prepare_encoded(text: str) -> PreparedImage:
