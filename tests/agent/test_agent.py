@@ -143,6 +143,24 @@ async def test_T7_resume_goes_on_with_what_was_kept(tmp_path: Path) -> None:
         assert await session.ask("more") == "Again."
 
 
+async def test_E17_a_resumed_session_hears_that_its_background_work_is_gone_and_reuses_no_id(tmp_path: Path) -> None:
+    agent = await create_agent(root=tmp_path / "data")
+    wait = {"cmd": "sleep 61.83", "description": "wait", "run_in_background": True}
+    script = ScriptedModel([turn(call("exec_command", wait, id="a")), "Started."])
+    async with await agent.create_session(model=script.factory(), workspace_dir=tmp_path) as session:
+        await session.ask("hi", approve=allow)
+    again = ScriptedModel([turn(call("exec_command", wait, id="b")), "Started again."])
+    async with await agent.resume_session(model=again.factory()) as session:
+        await session.ask("go on", approve=allow)
+    notice, prompt = [text_of(message) for message in again.requests[0].new_messages]
+    assert read_blocks("background_task_done", notice) == [
+        "Process p1 (`sleep 61.83`): it ended with the program that had started it"
+    ]
+    assert prompt == "go on"
+    (output,) = [text_of(message) for message in again.requests[1].new_messages]
+    assert "p2" in output
+
+
 async def test_T7_a_workspace_or_a_model_that_is_gone_is_named(tmp_path: Path) -> None:
     workspace = tmp_path / "ws"
     workspace.mkdir()

@@ -99,6 +99,7 @@ class Assembly:
         session = self._session(
             session_id, parts, environment, contexts, lent, trace=trace, lock=lock, recovered=recovered
         )
+        lent.tell_what_ended()
         session.skipped = tuple(map(str, recovered.warnings))
         if recovered.ledger.history:
             _take_over(contexts.model, recovered.ledger.history)
@@ -156,6 +157,7 @@ class Assembly:
             vault,
             allowed=self.project.commands.allowed_variables,
             custody_dir=self.paths.project.root.custody,
+            scratchpad_dir=self.paths.scratchpad(session_id),
             spawner=spawner,
             describer=self._blueprints.describer(parts),
             sandbox=sandbox,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from penguin.agent.spawn import Spawner
 from penguin.environment.masking import Secrets
+from penguin.environment.process_ledger import ProcessLedger
 from penguin.environment.processes import CommandSessions, CommandState
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
@@ -39,6 +40,7 @@ class Lent(Struct, frozen=True):
         *,
         allowed: Sequence[str],
         custody_dir: Path,
+        scratchpad_dir: Path,
         spawner: Spawner | None,
         describer: VisionDescriber,
         sandbox: CommandSandbox | None,
@@ -51,8 +53,15 @@ class Lent(Struct, frozen=True):
             custody_dir=custody_dir,
             on_exit=lambda state: outlet.post(secrets.masked(_report(state))),
             sandbox=sandbox,
+            ledger=ProcessLedger(scratchpad_dir / "processes.jsonl"),
         )
         return cls(outlet, commands, vault, spawner, describer, sandbox)
+
+    def tell_what_ended(self) -> None:
+        """To the model of a resumed session: its background commands of before are gone (E17)."""
+        for note in self.commands.take_lost():
+            ended = f"Process {note.process_id} (`{note.cmd}`): it ended with the program that had started it"
+            self.outlet.post(block("background_task_done", Secrets(self.vault).masked(ended)))
 
     def as_services(self) -> Services:
         """As the environment's tools expect them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import os
@@ -17,6 +16,7 @@ from msgspec import Struct
 from penguin.environment import background_reader, custody, custody_guard, lasting_mark
 from penguin.environment.exit_words import exit_words
 from penguin.environment.masking import Secrets
+from penguin.environment.process_ledger import ProcessLedger, ProcessNote
 from penguin.environment.running_command import Launch, RunningCommand
 from penguin.environment.shell_environment import ShellEnvironment, command_shell
 from penguin.environment.tool import ToolError
@@ -64,6 +64,7 @@ class CommandSessions:
         grace: Seconds between TERM and KILL when a command is ended.
         on_exit: Called on another thread when a background command has exited by itself.
         sandbox: Confines every command; closed with the session. Without one they run with the user's rights.
+        ledger: What the session's earlier processes kept in the background; ids go on where they ended.
 
     Example::
 
@@ -81,8 +82,10 @@ class CommandSessions:
         grace: float = custody_guard.GRACE,
         on_exit: Callable[[CommandState], None] | None = None,
         sandbox: CommandSandbox | None = None,
+        ledger: ProcessLedger | None = None,
     ) -> None:
         self._sandbox = sandbox
+        self._ledger = ledger or ProcessLedger()
         self.environment = environment or ShellEnvironment()
         self._secrets = Secrets(self.environment.vault)
         self._custody_dir = custody_dir
@@ -91,7 +94,6 @@ class CommandSessions:
         self._custody = custody.of_this_process()
         self._scope = self._custody.new_scope()
         self._reader = background_reader.of_this_process()
-        self._numbers = itertools.count(1)
         self._kept: dict[str, RunningCommand] = {}
         self._in_front: set[RunningCommand] = set()
         self._locks: dict[str, anyio.Lock] = {}
@@ -165,7 +167,7 @@ class CommandSessions:
 
     async def keep(self, command: RunningCommand, *, asked_for: bool = False) -> str:
         """Move a command to the background; returns the process id under which it is found again."""
-        command.process_id = process_id = f"p{next(self._numbers)}"
+        command.process_id = process_id = self._ledger.begin(command.launch.cmd).process_id
         command.asked_for_background = asked_for
         command.outlived = command.exited
         self._in_front.discard(command)
@@ -177,7 +179,10 @@ class CommandSessions:
         return process_id
 
     def _report_exit(self, command: RunningCommand) -> None:
-        if self._on_exit is None or self.closed:
+        if self.closed:
+            return
+        self._ledger.end(command.process_id or "")
+        if self._on_exit is None:
             return
         try:
             self._on_exit(_state_of(command))
@@ -215,6 +220,8 @@ class CommandSessions:
         """The opposite of :meth:`take_back`; a command that is over keeps its id and nothing else."""
         if command.process_id not in self._kept:
             return
+        if command.over:
+            self._ledger.end(command.process_id)
         if command.over and not command.output_open:
             command.close()  # its id and how it ended stay known
         else:
@@ -223,6 +230,13 @@ class CommandSessions:
     def states(self) -> list[CommandState]:
         """The background commands, oldest first."""
         return [_state_of(command) for command in self._kept.values()]
+
+    def take_lost(self) -> list[ProcessNote]:
+        """The background commands of an earlier process, which ended with it; each is told once."""
+        lost, self._ledger.lost = self._ledger.lost, []
+        for note in lost:
+            self._ledger.end(note.process_id)
+        return lost
 
     def context_notes(self) -> str:
         """What must survive a compaction: the live background commands with their ids."""
@@ -262,6 +276,8 @@ class CommandSessions:
             self._reader.release(command)
         self._in_front.discard(command)
         if command.process_id:
+            if not self.closed:
+                self._ledger.end(command.process_id)
             self._kept.pop(command.process_id, None)
             self._locks.pop(command.process_id, None)
         command.close()
