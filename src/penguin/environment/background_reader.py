@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import threading
 from collections.abc import Callable
 
 from penguin.environment.running_command import RunningCommand
+
+_log = logging.getLogger("penguin.environment")
 
 
 class BackgroundReader:
@@ -47,7 +50,11 @@ class BackgroundReader:
         while True:
             for key, _ in self._selector.select():
                 command, on_exit = key.data
-                self._attend_to(command, on_exit)
+                try:
+                    self._attend_to(command, on_exit)
+                except Exception:  # noqa: BLE001 - the other commands of all sessions are read by this thread too
+                    _log.exception("the output of %s can no longer be read", command.process_id)
+                    self._forget(command)
 
     def _attend_to(self, command: RunningCommand, on_exit: Callable[[RunningCommand], None] | None) -> None:
         was_running = not command.exited

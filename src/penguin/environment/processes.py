@@ -292,6 +292,7 @@ class CommandSessions:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._end_all, commands, limiter=self._threads)
         for command in commands:
+            self._reader.release(command)  # first: two threads must not notice one exit
             command.notice_exit()
             self.forget(command)
         self._started_any = False

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.deadline import Deadline
 
 from penguin.environment import following, processes
 from penguin.environment.processes import CommandSessions, CommandState
+from penguin.environment.running_command import RunningCommand
 from penguin.environment.shell_environment import ShellEnvironment
 from penguin.environment.tool import Services
 from penguin.environment.tools import input_command
@@ -300,6 +302,45 @@ async def test_E17_the_end_of_a_background_command_is_told_with_its_last_words(m
     await sh.kill("p2")
     await sessions.aclose()
     assert len(ended) == 1  # whoever ends a command, or its session, knows
+
+
+async def test_N9_closing_takes_commands_from_the_reader_before_it_looks_how_they_ended(
+    sh: Shell, commands: CommandSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sh.start("sleep 1000")
+    notice_exit, read_by_two = RunningCommand.notice_exit, []
+
+    def noted(command: RunningCommand) -> None:
+        if threading.current_thread() is threading.main_thread():
+            read_by_two.append(command.adopted)
+        notice_exit(command)
+
+    monkeypatch.setattr(RunningCommand, "notice_exit", noted)
+    await commands.aclose()
+    assert read_by_two == [False]
+
+
+async def test_N7_trouble_with_one_command_does_not_end_the_reading_of_others(
+    sh: Shell, commands: CommandSessions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sh.start("read; exit 0")
+    await sh.start("read; echo well; exit 0")
+    absorb = RunningCommand.absorb
+
+    def troubled(command: RunningCommand) -> None:
+        if command.process_id == "p1":
+            raise OSError("made up")
+        absorb(command)
+
+    monkeypatch.setattr(RunningCommand, "absorb", troubled)
+    for process_id in ("p1", "p2"):
+        await commands.find(process_id).type("\n")
+    deadline = Deadline()
+    while commands.find("p2").returncode is None:
+        deadline.check("the reader has stopped")
+        await anyio.sleep(0.01)
+    assert "well" in await sh.type(process_id="p2")
+    assert "p1 can no longer be read" in caplog.text
 
 
 async def test_no_descriptor_and_no_zombie_stays(sh: Shell, commands: CommandSessions) -> None:
