@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from penguin.engine.engine import EngineSettings
 from penguin.engine.ledger import Ledger
 from penguin.engine.retry import RetryPolicy
 from penguin.protocol.blocks import read_blocks
-from penguin.protocol.interfaces import GenerateRequest, LLMInterface, ModelConfig
+from penguin.protocol.interfaces import Emit, GenerateRequest, LLMInterface, LLMOutcome, ModelConfig
 from penguin.protocol.messages import (
     CompactionBegin,
     CompactionEnd,
@@ -336,3 +337,35 @@ async def test_E11_E12_a_prompt_is_kept_when_the_next_context_was_not_opened(*, 
     assert "precious" not in opening
     assert (kept, prompt) == ("precious", "go on")
     drive.check()
+
+
+async def test_E15_E19_an_overflow_never_discards_what_was_asked() -> None:
+    drive = drive_of("One.", overflow(), "Two.", mode="discard", max_context_length=10**6)
+    await drive.run("first")
+    result = await drive.run("second")
+    assert (result.stop_reason, result.error and result.error.kind) == ("failed", "context_overflow")
+    await drive.run("third")
+    assert texts(drive)[-1] == ["second", "third"]
+    drive.check()
+
+
+class CutOnce(ScriptedModel):
+    """The limit ends the words of its second reply."""
+
+    async def stream_generate(self, request: GenerateRequest, emit: Emit) -> LLMOutcome:
+        outcome = await super().stream_generate(request, emit)
+        return replace(outcome, unfinished=len(self.requests) == 2)
+
+
+async def test_E19_D43_a_summary_that_was_cut_off_replaces_nothing() -> None:
+    script = CutOnce(["One.", "[summary]The user wan", SUMMARY, "Two."])
+    settings = EngineSettings(
+        compaction=CompactionPolicy(prompt="Summarize.", max_session_turns=1), retry=RetryPolicy(base=0.01)
+    )
+    drive = Drive(model=script, settings=settings, source=Source(script))
+    await drive.run("first")
+    assert ends(drive) == ["completed"]
+    assert "cut off" in texts(drive)[2][0]
+    assert drive.engine.ledger.contexts == 2
+    await drive.run("second")
+    assert texts(drive)[3][0].startswith("[context_summary]\nAll is well.")

@@ -298,3 +298,11 @@ def test_E25_a_reply_whose_prompt_cannot_be_read_answers_a_note(tmp_path: Path) 
     lines = [line for line in recorded()["busy"].files[0] if b'"text"' not in line or b'"user"' not in line]
     first = recover([write(tmp_path / "1.jsonl", lines)]).ledger.history[0]
     assert "could not be read" in text_of(first)
+
+
+def test_T4_T7_a_newest_file_that_lost_its_first_line_is_an_error_and_not_forgotten(tmp_path: Path) -> None:
+    files = recorded()["compacting"].files
+    first = write(tmp_path / "1.jsonl", files[0])
+    second = write(tmp_path / "2.jsonl", [b"\x00" * 9, *files[1][1:]])
+    with pytest.raises(ResumeError, match=r"2\.jsonl.*would be forgotten"):
+        recover([first, second])

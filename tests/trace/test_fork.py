@@ -9,7 +9,18 @@ from tests.support.engine_kit import text_of
 from tests.support.recordings import recordings
 
 from penguin.engine.ledger import Ledger
-from penguin.protocol.builders import session_meta, user_text, with_origin
+from penguin.protocol.builders import (
+    approval_decision,
+    request_begin,
+    request_end,
+    session_meta,
+    subagent,
+    thinking,
+    tool_call,
+    tool_call_output,
+    user_text,
+    with_origin,
+)
 from penguin.protocol.errors import ResumeError
 from penguin.protocol.messages import Message, SessionMeta, Thinking
 from penguin.trace.fork import ForkPlan, fork_trace
@@ -18,6 +29,7 @@ from penguin.trace.reader import read_trace
 from penguin.trace.stats import stats_of
 
 OLD = "session-2026-01-02-03-04-05-abcdef01"
+META = session_meta(session_id=OLD, provider="p", model_id="m", system_prompt="s", workspace="/w")
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +154,36 @@ def test_stats_count_what_happened(source: list[Path]) -> None:
     assert stats.aborts == 2
     assert stats.tokens.total > 0
     assert stats.cached_share == pytest.approx(stats.tokens.cache_read / (stats.tokens.total - stats.tokens.output))
+
+
+def test_T13_the_answers_behind_the_pointer_to_a_subagent_are_copied(tmp_path: Path) -> None:
+    records: list[Message] = [
+        META,
+        user_text("go"),
+        request_begin(),
+        tool_call("run_subagent", "{}", "a"),
+        tool_call("exec_command", "{}", "b"),
+        request_end("completed"),
+        approval_decision("allow", "a"),
+        subagent("child"),
+        tool_call_output("done", "b"),
+        tool_call_output("found", "a"),
+        request_begin(),
+    ]
+    path = _write(tmp_path / "a.jsonl", [record.line for record in records])
+    ledger = ledger_of(fork_trace([path], ForkPlan(new_session_id(), tmp_path / "copy", at_request=1)))
+    assert [text_of(message) for message in ledger.carry_over] == ["found", "done"]
+
+
+def test_T13_E25_what_the_model_said_keeps_its_bytes_when_local_files_move(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    said: list[Message] = [
+        thinking(f"It is in {old}/a.txt", fidelity={"signature": "s"}),
+        tool_call("ls", f'{{"p":"{old}"}}', "a"),
+    ]
+    records: list[Message] = [META, *said, tool_call_output(f"kept in {old}/a.txt", "a")]
+    path = _write(tmp_path / "a.jsonl", [record.line for record in records])
+    (copy,) = fork_trace([path], ForkPlan(new_session_id(), tmp_path / "copy", scratchpads=(old, new)))
+    lines = copy.read_bytes().splitlines()
+    assert lines[1:3] == [record.line for record in said]
+    assert f"kept in {new}/a.txt".encode() in lines[3]

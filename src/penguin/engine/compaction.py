@@ -38,7 +38,10 @@ _MARGIN = 2_048
 _SQUEEZES = 3  # long outputs clipped, a transcript in a quarter of the window, in an eighth
 _NO_TOOLS = "Not run: the conversation is being summarized, and no tool is available for that."
 _NO_SUMMARY = LLMOutcome("malformed", ModelError("malformed", "the reply to the summary request is no summary"))
-_CORRECTION = "Your last reply was no summary: it called a tool or was empty. Reply with text only.\n\n"
+_CORRECTION = (
+    "Your last reply was no summary: it called a tool, was empty, or was cut off before its end. Reply with text only,"
+    " and with less of it.\n\n"
+)
 
 
 class CompactionPolicy(Struct, frozen=True):
@@ -73,10 +76,11 @@ class CompactionPolicy(Struct, frozen=True):
 class _Attempt:
     said: list[Message] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
+    unfinished: bool = False
 
     @property
     def usable(self) -> bool:
-        return not self.calls and bool(summary_of(self.said))
+        return not self.calls and not self.unfinished and bool(summary_of(self.said))
 
 
 class Compaction:
@@ -170,6 +174,7 @@ class Compaction:
         self._recorder.record(request_begin())
         self._request_open = True
         outcome = await self._listen(attempt)
+        attempt.unfinished = outcome.unfinished
         self._close_segments(outcome.status)
         if self._squeezed > 1 and outcome.status == "completed" and not attempt.usable:
             # Said by a model without the session's history: it must not count as committed there.

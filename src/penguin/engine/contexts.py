@@ -48,6 +48,11 @@ class Contexts:
         self._given_up = False
         self._said_so = False
 
+    @property
+    def keeps_what_was_asked(self) -> bool:
+        """Whether a compaction now leaves the task what it works on: to discard is for the time after it (E19)."""
+        return self._policy is not None and self._policy.mode != "discard"
+
     def compactability(self) -> Compactability:
         """Whether :meth:`compact` would do something now."""
         return compactability(self._recorder.ledger, supported=self._supported)

@@ -421,7 +421,8 @@ def _delivered(conclusion: Conclusion, segments: Segments) -> LLMOutcome:
         return LLMOutcome("failed", ModelError("refused", conclusion.refusal))
     if conclusion.unreadable:
         return unreadable(conclusion.unreadable)
-    return LLMOutcome("completed", note=conclusion.note if segments.spoke() else _silence(conclusion, segments))
+    note = conclusion.note if segments.spoke() else _silence(conclusion, segments)
+    return LLMOutcome("completed", note=note, unfinished=conclusion.at_limit or conclusion.filtered)
 
 
 def _cut(segments: Segments, *, filtered: bool) -> ModelError:

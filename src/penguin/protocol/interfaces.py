@@ -68,7 +68,8 @@ class LLMOutcome:
 
     ``cut_off`` says that the output limit cut the reply inside a tool call (status ``malformed``):
     such an attempt is repeated without a wait. ``note`` is a remark for the user about a completed
-    attempt (text cut at the limit, say). ``request_digest`` is the sha256 of the body as sent.
+    attempt (text cut at the limit, say). ``unfinished`` says that the limit or a filter ended the words of a
+    completed attempt. ``request_digest`` is the sha256 of the body as sent.
     """
 
     status: StopReason
@@ -76,6 +77,7 @@ class LLMOutcome:
     request_digest: str | None = None
     cut_off: bool = False
     note: str | None = None
+    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

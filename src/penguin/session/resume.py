@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from penguin.engine.ledger import Ledger
 from penguin.protocol.builders import compaction_end
-from penguin.protocol.errors import ResumeError, TraceError
+from penguin.protocol.codec import decode
+from penguin.protocol.errors import CodecError, ResumeError, TraceError
 from penguin.protocol.events import ErrorDetail
 from penguin.protocol.messages import Message, SessionMeta
 from penguin.trace.reader import TraceReader, TraceWarning
@@ -33,7 +34,7 @@ class Recovered(Struct, frozen=True):
 def recover(files: Sequence[Path]) -> Recovered:
     """Fold all files of a session, oldest first; only the last context stays in memory.
 
-    A newest file that holds nothing readable (the process died while opening it) is passed over. A
+    A file that holds nothing readable (the process died while opening it) is passed over. A
     compaction that was begun and not ended counts as failed and is closed (T10).
 
     Raises:
@@ -53,10 +54,27 @@ def recover(files: Sequence[Path]) -> Recovered:
             warnings += _fold(file, ledger)
             readable = file
         except TraceError as error:
+            if _holds_records(file):
+                raise ResumeError(f"{error}; what it holds would be forgotten, so nothing is resumed") from error
             problem = error
     if readable is None or ledger.meta is None:
         raise ResumeError(str(problem) if problem else "the session has no trace")
     return Recovered(ledger.meta, ledger, readable, _repaired(ledger), warnings)
+
+
+def _holds_records(file: Path) -> bool:
+    """Whether a file that cannot be folded holds a part of the conversation, as far as anybody can say."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return True
+    for line in lines:
+        try:
+            decode(line)
+        except CodecError:
+            continue
+        return True
+    return False
 
 
 def _fold(file: Path, ledger: Ledger) -> list[TraceWarning]:

@@ -20,6 +20,8 @@ from penguin.protocol.messages import (
     Message,
     RequestEnd,
     SessionMeta,
+    Subagent,
+    Text,
     ToolCall,
     ToolCallOutput,
 )
@@ -80,7 +82,8 @@ def _lines(file: Path, plan: ForkPlan, *, last: bool) -> Iterator[bytes]:
     elif last and plan.before is not None:
         records = _first(reader, plan.before[1])
     for message in records:
-        yield _moved(_changed(message, reader.line, plan), plan)
+        line = _changed(message, reader.line, plan)
+        yield _moved(line, plan) if _is_of_the_harness(message) else line
 
 
 def _first(reader: TraceReader, count: int) -> Iterator[Message]:
@@ -97,7 +100,7 @@ def _until(reader: TraceReader, cut: int) -> Iterator[Message]:
     """The records up to the end of committed request ``cut`` and the answers to its calls."""
     committed, due = 0, set[str]()
     for message in reader:
-        if committed == cut and not _answers(message, due):
+        if committed == cut and not (_answers(message, due) or isinstance(message.payload, Subagent)):
             return
         yield message
         match message.payload:
@@ -142,6 +145,13 @@ def _with_fields(line: bytes, wanted: dict[str, str]) -> bytes:
     payload |= {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in wanted.items()}
     record["payload"] = msgspec.Raw(msgspec.json.encode(payload))
     return msgspec.json.encode(record)
+
+
+def _is_of_the_harness(message: Message) -> bool:
+    """Whether a record may hold a marker of ours; what the model said, signed or not, stays as it said it."""
+    return isinstance(message.payload, ToolCallOutput) or (
+        isinstance(message.payload, Text) and message.payload.role == "user"
+    )
 
 
 def _moved(line: bytes, plan: ForkPlan) -> bytes:
