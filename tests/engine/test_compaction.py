@@ -7,17 +7,19 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.support.engine_kit import META, Drive, ends_with_abort, text_of
+from tests.support.engine_kit import META, Drive, allow, ends_with_abort, text_of
 
 from penguin.engine.compaction import CompactionPolicy, compactability
 from penguin.engine.engine import EngineSettings
 from penguin.engine.ledger import Ledger
 from penguin.engine.retry import RetryPolicy
 from penguin.protocol.blocks import read_blocks
+from penguin.protocol.builders import image_url, user_text
 from penguin.protocol.interfaces import Emit, GenerateRequest, LLMInterface, LLMOutcome, ModelConfig
 from penguin.protocol.messages import (
     CompactionBegin,
     CompactionEnd,
+    ImageUrl,
     Message,
     PartialText,
     Text,
@@ -369,3 +371,15 @@ async def test_E19_D43_a_summary_that_was_cut_off_replaces_nothing() -> None:
     assert drive.engine.ledger.contexts == 2
     await drive.run("second")
     assert texts(drive)[3][0].startswith("[context_summary]\nAll is well.")
+
+
+async def test_E22_pictures_of_requests_that_are_still_worked_on_survive() -> None:
+    busy = [turn(call("echo", {"text": "out"}, id=name), usage=SMALL) for name in "ab"]
+    drive = drive_of(busy[0], SUMMARY, busy[1], SUMMARY, "Done.", SUMMARY, max_session_turns=1)
+    await drive.engine.run([user_text("like this"), image_url("https://example.org/a.png")], approve=allow)
+    for request in (drive.scripted.requests[2], drive.scripted.requests[4]):
+        opening, image = request.new_messages
+        assert read_blocks("user_input", text_of(opening)) == ["like this"]
+        assert isinstance(image.payload, ImageUrl)
+    assert drive.engine.ledger.request_images == []
+    drive.check()

@@ -92,6 +92,7 @@ class Contexts:
         ledger = self._recorder.ledger
         summary, waiting = ledger.summary, ledger.carry_over
         requests = _without(ledger.requests, waiting)
+        images = [image for image in ledger.request_images if image not in waiting]
         meta = await self._source.next_meta()
         self.model = self._source.new_model()
         self._given_up = self._said_so = False
@@ -100,6 +101,7 @@ class Contexts:
         if summary is not None:
             kept = survivors(requests, self._notes())
             self._recorder.record(user_text(context_summary("\n\n".join(part for part in (summary, kept) if part))))
+            waiting = [*images, *waiting]
         for message in waiting:
             self._recorder.record(message)
 

@@ -73,6 +73,7 @@ class Ledger:
         summary: what opens the next context after a summarizing compaction.
         opened_by_summary: whether this context began with such a summary.
         requests: the user's words since the last reply that asked for no tool, oldest first.
+        request_images: what the user showed with them.
         contexts: how many contexts the session has had, this one included.
         records: how many records this context has so far, its configuration included.
 
@@ -97,6 +98,7 @@ class Ledger:
         self.summary: str | None = None
         self.opened_by_summary = False
         self.requests: list[str] = []
+        self.request_images: list[Message] = []
         self.contexts = 0
         self.records = 0
         self._due: list[PendingCall] = []
@@ -120,6 +122,7 @@ class Ledger:
                 self._hear_user(text)
             case ImageUrl() | InlineData(role="user"):
                 self._hold(message)
+                self._see_image(message)
             case ToolCall() as call:
                 self._take_call(message, call)
             case Text() | Thinking() | InlineThinking() | InlineData():
@@ -171,6 +174,11 @@ class Ledger:
         words = read_blocks("user_steering", text) if text.startswith("[user_steering]") else [text]
         self.requests += [word for word in words if not word.startswith("[background_task_done]")]
 
+    def _see_image(self, message: Message) -> None:
+        # One that survived a compaction stands in the records of both contexts.
+        if self._compaction is None and all(message.payload != each.payload for each in self.request_images):
+            self.request_images.append(message)
+
     def _take_call(self, message: Message, call: ToolCall) -> None:
         self.call_ids.add(call.tool_call_id)
         # A second line with this id can only be the first once more: a request that holds it twice is refused.
@@ -221,7 +229,8 @@ class Ledger:
         if self._compaction is None:
             self.turns += 1
             self.session_turns += 1
-            self.requests = self.requests if attempt.calls else []
+            if not attempt.calls:
+                self.requests, self.request_images = [], []
         else:
             self._compaction.reply, self._compaction.held = attempt.said, []
 
