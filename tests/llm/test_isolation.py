@@ -57,6 +57,12 @@ def test_E26_an_error_about_something_else_hides_nothing() -> None:
     messages: list[Message] = [user_text("hi")]
     assert view.isolate(ModelError("bad_request", "unknown parameter: foo", 400), messages, messages) is None
     assert view.of(messages) == messages
+    shown: list[Message] = [user_text("look"), image_url(PNG)]
+    assert (
+        view.isolate(ModelError("bad_request", "Invalid value for 'seed': expected a number", 400), [], shown) is None
+    )
+    assert view.of(shown) == shown
+    assert view.isolate(ModelError("bad_request", "could not decode messages.0.content.1", 400), [], shown) is not None
 
 
 async def test_D44_after_the_isolation_the_request_is_legal_and_hello_works(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ from penguin.protocol.messages import (
 _ABOUT_IMAGES = re.compile(
     r"\b(images?|image_url|pictures?|photos?|pixels?|media[ _]types?|vision|multimodal)\b", re.IGNORECASE
 )
+# Words of servers that could not read a part and do not say of what kind it was.
+_ABOUT_A_PART = re.compile(
+    r"\b(contents?|parts?|base64|mime|mime_type|decod\w*|inline_?data|media|data ur[li]|unprocessable|attachments?)\b",
+    re.IGNORECASE,
+)
 _ABOUT_REASONING = re.compile(r"\b(signatures?|thinking|reasoning|encrypted_content|thought)\b", re.IGNORECASE)
 _IMAGE_LEFT_OUT = "[an image was left out here: the provider could not read it]"
 
@@ -51,8 +56,11 @@ class View:
         if _ABOUT_REASONING.search(error.message):
             hidden = self._hide(history, _without_reasoning)
             return "the reasoning of earlier turns, which the provider no longer accepts" if hidden else None
-        hidden = self._hide(new, _without_image)
-        if not hidden and _ABOUT_IMAGES.search(error.message):
+        about_images = _ABOUT_IMAGES.search(error.message) is not None
+        hidden = 0
+        if about_images or _ABOUT_A_PART.search(error.message):
+            hidden = self._hide(new, _without_image)
+        if not hidden and about_images:
             hidden = self._hide(history, _without_image)
         return f"{hidden} image{'s' * (hidden > 1)} the provider could not read" if hidden else None
 
