@@ -13,6 +13,7 @@ import pytest
 from tests.support.engine_kit import allow, text_of
 
 from penguin import create_agent, run_sync, tool
+from penguin.agent.agent import Agent
 from penguin.protocol.blocks import read_blocks
 from penguin.protocol.errors import ConfigError, CredentialError, NoModelError, ResumeError, SessionLocked
 from penguin.protocol.messages import Message, SessionMeta, Text, ToolCall
@@ -159,6 +160,34 @@ async def test_E17_a_resumed_session_hears_that_its_background_work_is_gone_and_
     assert prompt == "go on"
     (output,) = [text_of(message) for message in again.requests[1].new_messages]
     assert "p2" in output
+
+
+async def test_E17_what_ended_while_the_session_was_idle_is_heard_once_after_a_resume(tmp_path: Path) -> None:
+    agent = await create_agent(root=tmp_path / "data")
+    work = {"cmd": "sleep 0.2; echo RESULT", "description": "work", "run_in_background": True}
+    script = ScriptedModel([turn(call("exec_command", work, id="a")), "Started."])
+    async with await agent.create_session(model=script.factory(), workspace_dir=tmp_path) as session:
+        told = anyio.Event()
+
+        def hear(_notice: Message) -> bool:
+            told.set()
+            return False
+
+        session.on_notice = hear
+        await session.ask("hi", approve=allow)
+        with anyio.fail_after(10):
+            await told.wait()
+    heard = [await _first_words_after_a_resume(agent) for _ in range(2)]
+    assert "RESULT" in heard[0][0]
+    assert [words[-1] for words in heard] == ["go on", "go on"]
+    assert [len(words) for words in heard] == [2, 1]
+
+
+async def _first_words_after_a_resume(agent: Agent) -> list[str]:
+    script = ScriptedModel(["Fine."])
+    async with await agent.resume_session(model=script.factory()) as session:
+        await session.ask("go on")
+    return [text_of(message) for message in script.requests[0].new_messages]
 
 
 async def test_T7_a_workspace_or_a_model_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -224,6 +224,11 @@ class ContextEngine:
         """Queue words for the running task; ``None`` when none runs."""
         return self.inbox.steer(messages) if self.busy else None
 
+    def keep_notices(self) -> None:
+        """Record what background work reported and no task has heard: the next one, after a resume, begins with it."""
+        if self.ledger.records > 1:  # else there is no conversation yet that could go on
+            self._record_all(self.inbox.drain_notices())
+
     def skip_retry_wait(self) -> None:
         """Fire the next attempt now; the count of retries stays."""
         self._contexts.skip_wait()

@@ -103,6 +103,11 @@ class RunningSubagent:
         """Whether a run is going on."""
         return not self.ended.is_set()
 
+    @property
+    def in_background(self) -> bool:
+        """Whether a run is going on that nobody waits for."""
+        return self.busy and self._listener is None
+
     def start(self, prompt: str, approve: ApproveFn | None) -> None:
         """Begin a run in a task of its own, so that it may outlive the call that asked for it."""
         self.report, self.ended, self._interrupted = None, anyio.Event(), False
@@ -155,9 +160,17 @@ class RunningSubagent:
         elif self._outlet is not None:
             self._outlet.forward(message)
 
+    def tell_it_ended_with_the_session(self) -> None:
+        """For whoever resumes the session: what it had said until then."""
+        self._tell("was ended with the session")
+
     def _tell_if_nobody_listens(self) -> None:
-        if self._listener is None and not self._interrupted and self._outlet is not None and self.report is not None:
-            ended = f"Subagent {self.id} ({self.description}) {ending_words(self.report)}:"
+        if self._listener is None and not self._interrupted and self.report is not None:
+            self._tell(ending_words(self.report))
+
+    def _tell(self, how: str) -> None:
+        if self._outlet is not None:
+            ended = f"Subagent {self.id} ({self.description}) {how}:"
             self._outlet.post(block("background_task_done", f"{ended}\n{self.so_far()[-NOTICE_LENGTH:]}".rstrip()))
 
 
@@ -228,12 +241,16 @@ class Subagents:
         )
 
     async def aclose(self) -> None:
-        """Stop and release all children; idempotent."""
+        """Stop and release all children, and say of those in the background that they ended so; idempotent."""
         self._closed = True
-        for child in tuple(self._children.values()):
+        children = tuple(self._children.values())
+        unheard = [child for child in children if child.in_background]
+        for child in children:
             child.interrupt()
-        for child in tuple(self._children.values()):
+        for child in children:
             await self.kill(child)
+        for child in unheard:
+            child.tell_it_ended_with_the_session()
 
     def _check_room(self) -> None:
         if self._closed:

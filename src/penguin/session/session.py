@@ -244,6 +244,7 @@ class Session:
             return
         self._closed = True
         await self.environment.aclose()
+        self.engine.keep_notices()
         for release in self._on_close:
             waiting = release()
             if waiting is not None:
