@@ -26,6 +26,9 @@ from penguin.environment.open_sockets import listening_ports
 from penguin.environment.sandbox.keeper import UNTOLD
 
 CHUNK = 256 * 1024
+_REAP_S = 0.5
+"""How long (s) the end of a shell that was killed is waited for."""
+
 _HIGHEST_STATUS = 0xFFFF
 _BEGINNING = 1.0  # seconds; a sandbox takes a hundredth of that
 _ADDRESSES_IN = 16 * 1024  # characters that nobody has polled, looked through for a URL
@@ -380,7 +383,9 @@ class RunningCommand:
 
     def close(self) -> None:
         """Reap the shell and close all descriptors; the processes are :meth:`end`'s business. Idempotent."""
-        self._process.poll()
+        # A killed process may take a moment to its end, and could not be told from a dead one by its members.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
         self._close_input()
         self._close_output()
         if not self.closed:
