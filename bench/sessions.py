@@ -26,19 +26,18 @@ HTTP_PACE = 0.020
 
 
 async def watch(session: Session, pace: float, lags: list[float]) -> None:
-    """Read one task to its end; a lag is how much later than its pace a delta is, after the first."""
-    first = 0.0
-    count = 0
+    """Read one task to its end; a lag is how much later a delta is than the pace of the earliest of them allows."""
+    moments: list[float] = []
     async with session.run("go") as stream:
         async for message in stream:
             match message.payload:
                 case PartialText(event_type="delta"):
-                    now = time.perf_counter()
-                    first = first or now
-                    lags.append(now - first - count * pace)
-                    count += 1
+                    moments.append(time.perf_counter() - len(moments) * pace)
                 case _:
                     pass
+    # Measured from the first delta alone, one that came late itself would hide the lag of all others.
+    earliest = min(moments)
+    lags += [moment - earliest for moment in moments]
     assert stream.result.stop_reason == "completed", stream.result
 
 
