@@ -1,4 +1,4 @@
-"""Directories for one user alone. Below the layers, since the trace, the state and the checkpoints each make them."""
+"""Directories for one user alone. Below the layers, since the trace, the state and the environment each make them."""
 
 from __future__ import annotations
 

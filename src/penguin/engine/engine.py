@@ -282,9 +282,8 @@ class ContextEngine:
 
     async def _rescued(self, turn: Turn, settings: TurnSettings) -> bool:
         """After an overflow: compact and go on, at most twice a task (E15)."""
-        if not turn.overflowed or self._rescues >= _MOST_RESCUES or self.compactability() != "ok":
-            return False
-        if not self._contexts.keeps_what_was_asked:
+        may_compact = self.compactability() == "ok" and self._contexts.keeps_what_was_asked
+        if not turn.overflowed or self._rescues >= _MOST_RESCUES or not may_compact:
             return False
         self._rescues += 1
         return await self._contexts.compact("context", settings.thinking_level) == "completed"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from penguin.environment.scratchpad import make_private
+from penguin.private import private_directory
 
 _log = logging.getLogger("penguin.environment")
 
@@ -59,7 +59,7 @@ class ProcessLedger:
         if self._file is None:
             return
         try:
-            make_private(self._file.parent)
+            private_directory(self._file.parent)
             with self._file.open("ab") as file:
                 # On a line of its own also after one that was torn.
                 file.write(b"\n" + msgspec.json.encode(note) + b"\n")

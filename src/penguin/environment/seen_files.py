@@ -11,8 +11,8 @@ import anyio
 import msgspec
 
 from penguin.environment.atomic_write import remove_leftover
-from penguin.environment.scratchpad import make_private
 from penguin.environment.tool import ToolSetup
+from penguin.private import private_directory
 
 HASH_LIMIT = 16 * 1024 * 1024
 """Larger files (bytes) are told apart by size and mtime alone: hashing gigabytes for each look takes too long."""
@@ -128,7 +128,7 @@ class SeenFiles:
             return
         line = msgspec.json.encode(state) + b"\n"
         try:
-            make_private(self._ledger.parent)
+            private_directory(self._ledger.parent)
             descriptor = os.open(self._ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.write(descriptor, b"\n" + line if self._torn else line)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from penguin.environment.scratchpad import make_private
+from penguin.private import private_directory
 
 ARCHIVE_LIMIT = 8 * 1024 * 1024
 """Bytes kept on disk for one call, the gap marker included."""
@@ -186,8 +186,7 @@ def archive_path(scratchpad_dir: Path | None, tool_call_id: str) -> Path | None:
 
 
 def _create_privately(path: Path) -> tuple[Path, BinaryIO]:
-    make_private(path.parent.parent)
-    make_private(path.parent)
+    private_directory(path.parent)
     for number in range(1, 1000):
         candidate = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
         with contextlib.suppress(FileExistsError):
